@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Everything a developer does here. Needs Python 3.11 or newer, and nothing else.
+
+    python3 dev.py demo             set everything up, then show the store at work; ends by itself
+    python3 dev.py test             set everything up, then run every check and test
+    python3 dev.py test --all       the same with the slow sweeps
+    python3 dev.py test ARGS        only pytest, with these arguments: paths, -k WORD, -x, …
+    python3 dev.py check            format, lint and types alone
+    python3 dev.py fix              mend format and lint where that can be done by itself
+    python3 dev.py bench [NAME]     measure: all of bench/, or bench/NAME.py
+
+What it makes is in .venv/ and .cache/, both ignored by git; delete them to start afresh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "embermq-installed"
+CONSTRAINTS = "constraints.txt"
+OLDEST_PYTHON = (3, 11)
+
+
+def main() -> int:
+    if sys.version_info < OLDEST_PYTHON:
+        wanted = ".".join(map(str, OLDEST_PYTHON))
+        sys.exit(f"dev.py: this is Python {sys.version.split()[0]}; start it with {wanted} or newer")
+    command, *arguments = sys.argv[1:] or [""]
+    if command not in COMMANDS:
+        print(__doc__)
+        return 0 if command in ("-h", "--help", "help") else 2
+    return COMMANDS[command](arguments)
+
+
+def demo(arguments: list[str]) -> int:
+    set_up()
+    return run(PYTHON, "examples/demo.py", *arguments)
+
+
+def test(arguments: list[str]) -> int:
+    set_up("dev")
+    chosen = [argument for argument in arguments if argument != "--all"]
+    if chosen:
+        return run(PYTHON, "-m", "pytest", *arguments)
+    failed = check([])
+    if failed:
+        return failed
+    prepare_compat()
+    return run(PYTHON, "-m", "pytest", "-n", "auto", "--dist", "loadgroup", *arguments)
+
+
+def check(arguments: list[str]) -> int:
+    set_up("dev")
+    results = [
+        run(PYTHON, "-m", "ruff", "format", "--check", "--quiet", *arguments),
+        run(PYTHON, "-m", "ruff", "check", "--quiet", *arguments),
+        run(PYTHON, "-m", "mypy", *arguments),
+    ]
+    if any(results[:2]):
+        say("`python3 dev.py fix` mends the format, and some of the rest")
+    return int(any(results))
+
+
+def fix(arguments: list[str]) -> int:
+    set_up("dev")
+    left = run(PYTHON, "-m", "ruff", "check", "--fix", *arguments)
+    return run(PYTHON, "-m", "ruff", "format", *arguments) or left
+
+
+def bench(arguments: list[str]) -> int:
+    known = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
+    named = bool(arguments) and not arguments[0].startswith("-")
+    names, rest = ([arguments[0]], arguments[1:]) if named else (known, arguments)
+    if not set(names) <= set(known):
+        say(f"no bench/{names[0]}.py; there are: {', '.join(known) or 'none yet'}")
+        return 2
+    set_up("dev")
+    return int(any([run(PYTHON, f"bench/{name}.py", *rest) for name in names]))
+
+
+COMMANDS = {"demo": demo, "test": test, "check": check, "fix": fix, "bench": bench}
+
+
+def set_up(*extras: str) -> None:
+    """Have .venv with the package and these extras in it; does nothing when all is in place."""
+    source, found = installed()
+    if source == fingerprint() and found.issuperset(extras):
+        return
+    make_environment()
+    names = sorted(found.union(extras))
+    target = f".[{','.join(names)}]" if names else "."
+    say(f"installing {target} into .venv")
+    # Both names, because newer versions of pip keep a second list for what builds the package.
+    fixed = {"PIP_CONSTRAINT": CONSTRAINTS, "PIP_BUILD_CONSTRAINT": CONSTRAINTS}
+    pip = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    if run(*pip, "--editable", target, env=fixed):
+        sys.exit("dev.py: pip could not install the package; its message is above")
+    STAMP.write_text("\n".join([fingerprint(), *names]))
+
+
+def fingerprint() -> str:
+    """Changes whenever the package must be installed anew."""
+    parts = [str(ROOT).encode(), *((ROOT / name).read_bytes() for name in ("pyproject.toml", CONSTRAINTS))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def installed() -> tuple[str, set[str]]:
+    """The fingerprint and the extras of what is in .venv."""
+    if not (PYTHON.exists() and STAMP.exists()):
+        return "", set()
+    source, *extras = STAMP.read_text().split("\n")
+    return source, set(extras)
+
+
+def make_environment() -> None:
+    """Make .venv, unless there is one that works."""
+    if PYTHON.exists() and run(PYTHON, "-c", "import pip") == 0:
+        return
+    if importlib.util.find_spec("ensurepip") is None:
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        if not install_packages([package], reason="this Python cannot make virtual environments"):
+            sys.exit(1)
+    say("making .venv")
+    if run(sys.executable, "-m", "venv", "--clear", VENV):
+        sys.exit("dev.py: no virtual environment could be made; the message is above")
+
+
+def prepare_compat() -> None:
+    """Fetch RocketMQ and build the tool that the compatibility tests talk to. They skip if this cannot be."""
+    if not (shutil.which("javac") and shutil.which("mvn")):
+        reason = "the tests against RocketMQ need Java 17 and Maven, and are skipped without them"
+        if not install_packages(["openjdk-17-jdk-headless", "maven"], reason=reason):
+            return
+    run(PYTHON, "tests/compat/store_tool.py")
+
+
+def install_packages(packages: list[str], *, reason: str) -> bool:
+    """Install system packages as root on Debian; elsewhere say which ones are wanted."""
+    names = " ".join(packages)
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        say(f"{reason}. On Debian or Ubuntu: sudo apt-get install {names}")
+        return False
+    say(f"{reason}; installing {names}")
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    run("apt-get", "update", "-qq", env=quiet)
+    failed = run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, env=quiet)
+    if failed:
+        say(f"apt-get could not install {names}; its message is above")
+    return not failed
+
+
+def run(*command: str | Path, env: dict[str, str] | None = None) -> int:
+    """Run a command to its end, its output on ours; return its exit code."""
+    arguments = [str(part) for part in command]
+    return subprocess.run(
+        arguments, cwd=ROOT, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, check=False
+    ).returncode
+
+
+def say(text: str) -> None:
+    print(f"dev.py: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

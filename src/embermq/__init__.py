@@ -1,0 +1,34 @@
+"""EmberMQ: a RocketMQ-compatible message store and broker for Python and data teams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+__all__ = ["Batch", "EmberError", "Message", "Receipt", "Store", "StoredMessage", "open_store"]
+
+_HOMES = {
+    "Batch": "embermq.store.reading",
+    "EmberError": "embermq.errors",
+    "Message": "embermq.model.message",
+    "Receipt": "embermq.model.message",
+    "Store": "embermq.store.store",
+    "StoredMessage": "embermq.model.message",
+    "open_store": "embermq.store.store",
+}
+
+if TYPE_CHECKING:
+    from embermq.errors import EmberError
+    from embermq.model.message import Message, Receipt, StoredMessage
+    from embermq.store.reading import Batch
+    from embermq.store.store import Store, open_store
+
+
+def __getattr__(name: str) -> object:
+    # Names are imported when first used, so that `ember --version` starts fast.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'embermq' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    return getattr(import_module(_HOMES[name]), name)

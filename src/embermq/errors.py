@@ -1,0 +1,260 @@
+"""Everything that can go wrong, in one tree.
+
+    EmberError
+    ├── StoreError            the files of this machine
+    │   ├── CorruptRecord     bytes that are not what their place calls for
+    │   ├── OutOfRange        a position where nothing is written, or nothing any more
+    │   ├── FileFull          the caller rolls to the next file
+    │   ├── FileSealed        no more appends here: a sync of this file failed
+    │   ├── WrongFileSize     not the size this store makes
+    │   ├── ForeignFile       a file that no store makes
+    │   ├── MissingFile       a gap between two files
+    │   ├── WrongQueueKind    a queue that is not of the kind its topic calls for
+    │   ├── StoreMissing      no store in this directory
+    │   ├── StoreReadOnly     the directory cannot be written
+    │   ├── StoreLocked       another process owns the directory
+    │   ├── StoreClosed       used after close
+    │   └── StoreUnwritable   puts are refused; reads go on
+    │       ├── DiskFull      space is short; puts come back by themselves
+    │       ├── SyncFailed    the disk did not keep what it was given; until restart
+    │       ├── StoreBusy     the disk is behind; try again
+    │       └── FlushTimeout  written, but not known to be on disk in time
+    ├── RequestError          a request we refuse; nothing was changed
+    │   ├── TopicNotFound
+    │   ├── NotPermitted
+    │   └── IllegalMessage
+    │       ├── IllegalTopic
+    │       ├── IllegalQueue
+    │       ├── IllegalProperty
+    │       ├── BodyTooLarge
+    │       ├── PropertiesTooLarge
+    │       └── TooManyKeys
+    ├── SettingsError         a setting that cannot be
+    └── TransportError        the network, or a peer that talks nonsense
+
+Catch the narrowest one you can act on; let the rest pass.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class EmberError(Exception):
+    """Whatever EmberMQ raises on purpose."""
+
+
+class StoreError(EmberError):
+    """The files of this machine."""
+
+
+class CorruptRecord(StoreError):
+    """The bytes at a position do not form what should be there."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"corrupt record at position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class OutOfRange(StoreError):
+    """Nothing can be read at this position."""
+
+    def __init__(self, place: object, *, asked: int, begin: int, end: int) -> None:
+        super().__init__(f"{place}: nothing at {asked}; it holds [{begin}, {end})")
+        self.asked = asked
+        self.begin = begin
+        self.end = end
+
+
+class FileFull(StoreError):
+    """What is to be appended does not fit into this file."""
+
+
+class FileSealed(StoreError):
+    """This file takes no more appends, because a sync of it failed."""
+
+
+class WrongFileSize(StoreError):
+    """A file that does not have the size of its kind."""
+
+    def __init__(self, path: Path, *, found: int, expected: int) -> None:
+        super().__init__(
+            f"{path}: {found} bytes found, {expected} expected; open the store with the file sizes it was made with, "
+            "or restore the file"
+        )
+        self.path = path
+        self.found = found
+        self.expected = expected
+
+
+class ForeignFile(StoreError):
+    """A file whose name no store gives."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; move it out of the store")
+        self.path = path
+
+
+class MissingFile(StoreError):
+    """A file that must be there, between two that are."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is missing, though files before and after it are there; restore it")
+        self.path = path
+
+
+class WrongQueueKind(StoreError):
+    """A queue directory that is not of the kind its topic calls for."""
+
+    def __init__(self, path: Path, *, found: str, expected: str) -> None:
+        super().__init__(f"{path}: the queue is {found}, its topic calls for {expected}; correct the topic's queue.type")
+
+
+class StoreMissing(StoreError):
+    """There is no store in this directory."""
+
+    def __init__(self, path: Path, reason: str = "no such directory") -> None:
+        super().__init__(f"no store at {path}: {reason}")
+        self.path = path
+
+
+class StoreReadOnly(StoreError):
+    """The directory cannot be written."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(
+            f"{path} cannot be written ({cause.strerror or cause}); correct its permissions, "
+            "or only read it with `ember store info`, `dump` and `verify`"
+        )
+        self.path = path
+
+
+class StoreLocked(StoreError):
+    """Another process, or another store object of this one, owns the directory."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"the store at {path} is closed; open it again")
+
+
+class StoreUnwritable(StoreError):
+    """Puts are refused for now; reads go on."""
+
+
+class DiskFull(StoreUnwritable):
+    """There is less space than the store must leave or needs."""
+
+    def __init__(self, path: Path, *, free: int, limit: str) -> None:
+        super().__init__(
+            f"disk full: {path} has {free} bytes free, limit {limit}; "
+            "free some space or shorten the retention, puts work again within a second of it"
+        )
+        self.path = path
+        self.free = free
+
+
+class SyncFailed(StoreUnwritable):
+    """The disk reported that it did not keep what it was given."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(
+            f"{path}: sync failed ({cause.strerror or cause}); nothing after the last good sync is known to be on disk. "
+            "Puts are refused until the store is opened again; check the disk first"
+        )
+        self.path = path
+        self.cause = cause
+
+
+class StoreBusy(StoreUnwritable):
+    """The disk is behind by more than the store may hold in memory."""
+
+    def __init__(self, path: Path, *, behind: int, limit: int, waited_ms: int) -> None:
+        super().__init__(
+            f"busy: {behind} bytes wait for the disk of {path}, limit {limit}, waited {waited_ms} ms; try again later"
+        )
+        self.behind = behind
+
+
+class FlushTimeout(StoreUnwritable):
+    """The message is in the log, but was not known to be on disk in time; it may survive or not."""
+
+    def __init__(self, path: Path, *, position: int, waited_ms: int) -> None:
+        super().__init__(
+            f"{path}: position {position} was not on disk after {waited_ms} ms; the message may or may not survive a crash"
+        )
+        self.position = position
+
+
+class RequestError(EmberError):
+    """A request we refuse; nothing was changed."""
+
+
+class TopicNotFound(RequestError):
+    """There is no such topic, and it is not made by itself."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no topic {topic!r}; make it with `ember topic create {topic}`")
+        self.topic = topic
+
+
+class NotPermitted(RequestError):
+    """The topic's permission does not allow it."""
+
+
+class IllegalMessage(RequestError):
+    """A message that cannot be stored as it is."""
+
+
+class IllegalTopic(IllegalMessage):
+    """A name that no topic may have."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"illegal topic {topic[:300]!r}: {reason}")
+        self.topic = topic
+
+
+class IllegalQueue(IllegalMessage):
+    """A queue that its topic does not have."""
+
+    def __init__(self, topic: str, queue: int, count: int) -> None:
+        super().__init__(f"illegal queue {queue} of topic {topic!r}: it has the queues 0 to {count - 1}")
+
+
+class IllegalProperty(IllegalMessage):
+    """A property that cannot be stored, or that is not the user's to set."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"illegal property {name[:300]!r}: {reason}")
+
+
+class BodyTooLarge(IllegalMessage):
+    """A body over the limit."""
+
+    def __init__(self, topic: str, *, size: int, limit: int) -> None:
+        super().__init__(f"body of {size} bytes for topic {topic!r}, limit {limit} (max_message_size); split it or raise the limit")
+
+
+class PropertiesTooLarge(IllegalMessage):
+    """Properties, tags and keys that together pass what a record can hold."""
+
+    def __init__(self, topic: str, *, size: int, limit: int) -> None:
+        super().__init__(f"properties of {size} bytes for topic {topic!r}, limit {limit}; put large values into the body")
+
+
+class TooManyKeys(IllegalMessage):
+    """More keys than one message may be filed under."""
+
+    def __init__(self, topic: str, *, count: int, limit: int) -> None:
+        super().__init__(f"{count} keys for one message of topic {topic!r}, limit {limit} (max_keys)")
+
+
+class SettingsError(EmberError):
+    """A setting that cannot be; says which, what was found and what is allowed."""
+
+
+class TransportError(EmberError):
+    """The network, or a peer that talks nonsense."""

@@ -1,0 +1,1 @@
+"""Files: sizes and positions, never messages."""

@@ -1,0 +1,217 @@
+"""Makes files before they are needed, so that no append waits for the file system.
+
+    prepare(path) ─> asked ─> made, synced ─> take(path) ─> the caller's
+                         └─> failed ───────> take(path) raises; prepare(path) tries again
+
+Files are made in the order they are asked for, and none after one that failed: a crash must
+not leave a later file on disk without the one before it.
+
+One thread, which also warms pages: the first window of each new file, and the next ones
+ahead of the appends. Reserving, syncing and warming all let go of the GIL.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from pathlib import Path
+
+from embermq.errors import StoreClosed, SyncFailed
+from embermq.files.durable import make_directory, sync_directory
+from embermq.files.mapped_file import MappedFile
+
+log = logging.getLogger(__name__)
+
+WINDOW = 16 << 20  # bytes kept warm ahead of the appends
+_WARM_STEP = 1 << 20
+_STUCK_AFTER = 120.0  # seconds after which a disk that does not answer is reported
+
+
+def make_file(path: Path, size: int, *, reserve_step: int = 0) -> MappedFile:
+    """A new file with its space reserved (the first step of it) and its name on disk.
+
+    Raises OSError, and leaves nothing behind, when the disk has no room for it, and
+    FileExistsError when there is something at `path` already.
+    """
+    make_directory(path.parent)
+    if path.exists() and path.stat().st_size > 0:
+        raise FileExistsError(errno.EEXIST, "a new file would hide this one", str(path))
+    file = MappedFile.open(path, size, reserve_step=reserve_step)
+    try:
+        file.reserve(1)
+        sync_directory(path.parent)
+    except BaseException:
+        file.destroy(force=True)
+        raise
+    return file
+
+
+class _Job:
+    """One file that was asked for."""
+
+    __slots__ = ("error", "file", "is_urgent", "path", "size")
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.is_urgent = False
+        self.file: MappedFile | None = None
+        self.error: Exception | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.file is not None or self.error is not None
+
+
+class Preparer:
+    """A thread that makes at most `limit` files ahead. Safe from every thread.
+
+    Warm pages are dirty pages: the next sync writes them, zeros or not. `window` bounds that;
+    0 leaves warming out.
+    """
+
+    def __init__(self, *, window: int = WINDOW, lock_pages: bool = False, limit: int = 8) -> None:
+        self._window = window
+        self._lock_pages = lock_pages
+        self._limit = limit
+        self._jobs: dict[Path, _Job] = {}
+        self._current: _Job | None = None
+        self._warming: dict[MappedFile, int] = {}  # file to where it is warm; it is asked up to `warm_end`
+        self._is_stopping = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="embermq-preparer", daemon=True)
+        self._thread.start()
+
+    def prepare(self, path: Path, size: int) -> bool:
+        """Ask for a new file of `size` bytes; False when too many are asked for already.
+
+        Asking twice changes nothing, unless the file could not be made: then it is tried again.
+        """
+        with self._changed:
+            job = self._jobs.get(path)
+            if job is not None and job.error is None:
+                return True
+            if self._is_stopping or (job is None and len(self._jobs) >= self._limit):
+                return False
+            self._jobs[path] = _Job(path, size)
+            self._changed.notify_all()
+            return True
+
+    def take(self, path: Path, timeout: float) -> MappedFile:
+        """The file asked for at `path`, made next if it is not ready; it is the caller's from now on.
+
+        Raises what went wrong in making it, TimeoutError after `timeout` seconds (the file stays
+        asked for in both cases), and StoreClosed after `stop`.
+        """
+        with self._changed:
+            job = self._jobs[path]
+            job.is_urgent = True
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: job.is_done or self._is_stopping, timeout):
+                raise TimeoutError(errno.ETIMEDOUT, f"not made within {timeout:g} s", str(path))
+            if job.error is not None:
+                raise job.error
+            if job.file is None:
+                raise StoreClosed(path)
+            del self._jobs[path]
+            return job.file
+
+    def discard(self, path: Path) -> None:
+        """Ask for the file no longer, and delete it if it was made. Any path will do."""
+        with self._changed:
+            job = self._jobs.pop(path, None)
+            if job is None:
+                return
+            if not self._changed.wait_for(lambda: job is not self._current, _STUCK_AFTER):
+                raise TimeoutError(errno.ETIMEDOUT, "still being made", str(path))
+        if job.file is not None:
+            job.file.destroy(force=True)
+            sync_directory(path.parent)
+
+    def warm_ahead(self, file: MappedFile, up_to: int) -> None:
+        """Ask for the pages of `file` to be warm up to `up_to`, counted from its beginning.
+
+        Cheap enough to call after every append.
+        """
+        if up_to <= file.warm_end or file.warm_end == file.size or not self._window:
+            return
+        step = -(-self._window // 4)  # so that the thread is woken seldom
+        with self._changed:
+            self._warming.setdefault(file, file.warm_end)
+            file.warm_end = min(file.size, -(-up_to // step) * step)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End the thread and delete the files that nobody took."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+        for path in sorted(self._jobs, key=lambda path: path.name, reverse=True):
+            self.discard(path)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_stopping or self._warming or self._next_job())
+                if self._is_stopping:
+                    return
+                job = self._next_job()
+                if self._warming and not (job and job.is_urgent):
+                    warm: MappedFile | None = next(iter(self._warming))
+                else:
+                    warm, self._current = None, job
+            if warm is not None:
+                self._warm(warm)
+            elif job is not None:
+                self._make(job)
+
+    def _next_job(self) -> _Job | None:
+        jobs = self._jobs.values()
+        urgent = next((job for job in jobs if job.is_urgent and not job.is_done), None)
+        first = next((job for job in jobs if job.file is None), None)
+        return urgent or (first if first and not first.error else None)
+
+    def _make(self, job: _Job) -> None:
+        file: MappedFile | None = None
+        error: Exception | None = None
+        try:
+            file = self._make_file(job)
+        except Exception as failure:  # whatever it is, it is for the one who takes the file
+            error = failure
+        with self._changed:
+            job.file, job.error = file, error
+            self._current = None
+            if file is not None:
+                file.warm_end = min(self._window, file.size)
+                self._warming[file] = 0
+            self._changed.notify_all()
+
+    def _make_file(self, job: _Job) -> MappedFile:
+        file = make_file(job.path, job.size)
+        try:
+            file.sync()
+        except SyncFailed:
+            file.destroy(force=True)
+            raise
+        if self._lock_pages:
+            _lock_pages(file)
+        return file
+
+    def _warm(self, file: MappedFile) -> None:
+        """Warm one step of what is asked for, so that an urgent file waits no longer than that."""
+        begin = max(self._warming[file], file.written)  # what appends have reached is warm by itself
+        end = min(begin + _WARM_STEP, file.warm_end)
+        file.warm(begin, end)
+        with self._changed:
+            self._warming[file] = end
+            if end >= file.warm_end or not file.is_available:
+                del self._warming[file]
+
+
+def _lock_pages(file: MappedFile) -> None:
+    try:
+        file.lock_pages()
+    except OSError as error:
+        log.warning("pages not locked file=%s reason=%s; raise the limit of locked memory", file.path, error)

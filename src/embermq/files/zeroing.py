@@ -1,0 +1,37 @@
+"""Zeros over bytes that must not come back."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+
+_ZEROS = bytes(1 << 16)
+
+
+def clear(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int | None = None) -> bool:
+    """Put zeros over what is not zero in [begin, end); whether there was any.
+
+    With the `descriptor` of the file that is mapped, its holes and space that is only reserved
+    are passed over, neither read nor written.
+    """
+    is_changed = False
+    for first, last in [(begin, end)] if descriptor is None else _iter_data(descriptor, begin, end):
+        for at in range(first, last, len(_ZEROS)):
+            zeros = _ZEROS[: last - at]
+            if mapping[at : at + len(zeros)] != zeros:
+                mapping[at : at + len(zeros)] = zeros
+                is_changed = True
+    return is_changed
+
+
+def _iter_data(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ranges within [begin, end) that have data, as the file system knows them."""
+    while begin < end:
+        try:
+            first = os.lseek(descriptor, begin, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but holes from here on
+            return
+        begin = os.lseek(descriptor, first, os.SEEK_HOLE)
+        if first < end:
+            yield first, min(begin, end)

@@ -1,0 +1,1 @@
+"""The structures a store is made of."""

@@ -1,0 +1,110 @@
+"""From a record in the log to what queues and index are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from embermq.errors import CorruptRecord
+from embermq.format.queue_entry import tags_code
+from embermq.format.record import Scanned, scan_record
+from embermq.log.placed import Placed
+from embermq.log.queue_offsets import LIGHT_PREFIX
+from embermq.model.flags import SysFlag
+from embermq.model.properties import (
+    DELAY,
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    TAGS,
+    find_property,
+)
+from embermq.model.topic import SCHEDULE_TOPIC
+
+UNKNOWN_LEVEL_MS = 1_000
+_TAGS = TAGS.encode()
+_DELAY = DELAY.encode()
+_INNER_NUM = INNER_NUM.encode()
+_INNER_BASE = INNER_BASE.encode()
+_MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
+_MULTI_OFFSET = INNER_MULTI_QUEUE_OFFSET.encode()
+
+
+def tags_code_of(topic: str, properties: bytes, store_time: int, delay_levels: Sequence[int]) -> int:
+    """The third field of a record's queue entry: the hash of its tags, or the time of its delivery."""
+    if topic == SCHEDULE_TOPIC:
+        level = _number(find_property(properties, _DELAY))
+        if level is not None and level > 0:
+            level = min(level, len(delay_levels))
+            return store_time + (delay_levels[level - 1] if level else UNKNOWN_LEVEL_MS)
+    tags = find_property(properties, _TAGS)
+    return tags_code(tags.decode()) if tags else 0
+
+
+def placed_of(scanned: Scanned, position: int, delay_levels: Sequence[int]) -> Placed:
+    """What the dispatcher hands on for the record that was scanned at `position`."""
+    offset, count = scanned.offset, 1
+    properties = scanned.properties
+    if b"INNER_" in properties:
+        number, base = _number(find_property(properties, _INNER_NUM)), _number(find_property(properties, _INNER_BASE))
+        if number is not None and base is not None:
+            offset, count = base, number
+    code = tags_code_of(scanned.topic, properties, scanned.store_time, delay_levels)
+    return Placed(
+        scanned.topic,
+        scanned.queue,
+        offset,
+        position,
+        scanned.size,
+        code,
+        scanned.store_time,
+        scanned.sys_flag,
+        properties,
+        count,
+    )
+
+
+def iter_placed(
+    data: memoryview, position: int, delay_levels: Sequence[int], *, check_body: bool = False
+) -> Iterator[Placed]:
+    """The records that `data`, cut from log `position`, holds; up to the first that is none.
+
+    Raises CorruptRecord where bytes are neither a record nor the end of a file's records.
+    """
+    at = 0
+    while True:
+        scanned = scan_record(data, at, position + at, check_body=check_body)
+        if scanned is None:
+            return
+        try:
+            yield placed_of(scanned, position + at, delay_levels)
+        except ValueError as error:
+            raise CorruptRecord(position + at, f"its properties cannot be read: {error}") from error
+        at += scanned.size
+
+
+def has_queue_entry(item: Placed) -> bool:
+    """Records marked prepared or rolled back are in the log alone."""
+    return item.sys_flag & SysFlag.TRANSACTION_MASK in (0, SysFlag.COMMITTED)
+
+
+def light_copies(item: Placed) -> list[Placed]:
+    """`item` as the light queues that its message names will see it."""
+    names = find_property(item.properties, _MULTI_DISPATCH)
+    offsets = find_property(item.properties, _MULTI_OFFSET)
+    if not names or not offsets:
+        return []
+    copies = []
+    for name, offset in zip(names.decode().split(","), offsets.decode().split(","), strict=False):
+        if "/" in name or not offset.isdigit():
+            continue
+        queue = 0 if name.startswith(LIGHT_PREFIX) else item.queue
+        copies.append(item._replace(topic=name, queue=queue, offset=int(offset), count=1))
+    return copies
+
+
+def _number(text: bytes | None) -> int | None:
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,272 @@
+"""Entries of one size over a chain of files, addressed by index: what both kinds of queue stand on.
+
+    file 0                  file 1
+    ├ 0 │ 1 │ 2 │ … │ 299 ┤ ├ 300 │ 301 │ zeros …  ┤
+                                        ↑ end
+
+Entries point into the log in its order, so their positions rise with the index. A blank
+entry fills an index that has no record; searches take the nearest record before it
+instead. One thread writes. `end` is what readers trust: it moves on after entries are
+written, and back before they are cut.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from embermq.files.file_chain import FileChain
+from embermq.log.entries_end import find_entries_end
+
+RESERVE_STEP: Final = 65_536
+_CHECKED_FILES: Final = 3  # how many of the last files are looked at for the end of the entries
+_BLOCK: Final = 4_096  # entries compared at once where blank ones are skipped
+
+
+class Entry(Protocol):
+    """A record, as a queue knows it."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def is_valid(self) -> bool: ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class EntryChain(Generic[E]):
+    """The entries that the files of one folder hold."""
+
+    def __init__(
+        self, folder: Path, layout: struct.Struct, make: Callable[[Iterable[Any]], E], *,
+        file_size: int, blank: bytes = b"", read_only: bool = False,
+    ) -> None:  # fmt: skip
+        if file_size <= 0 or file_size % layout.size:
+            raise ValueError(f"{folder}: files of {file_size} bytes hold no whole number of {layout.size}-byte entries")
+        self.end = 0
+        self.per_file = file_size // layout.size
+        self._files = FileChain(folder, file_size, reserve_step=RESERVE_STEP, read_only=read_only)
+        self._layout = layout
+        self._size = layout.size
+        self._make = make
+        self._blank = blank
+        self._zeros = bytes(layout.size)
+
+    def load(self) -> None:
+        """Find the files and where their entries end; what follows that is forgotten.
+
+        The end is searched, not scanned for: pages that a crash lost in the middle are found
+        when their entries are read or put again.
+        """
+        self._files.load()
+        files = self._files.files[-_CHECKED_FILES:]
+        found = find_entries_end([file.view for file in files], self._layout, self._is_valid)
+        end = (files[0].start if files else 0) + found.size
+        if not self._files.read_only:
+            (self._files.set_end if found.is_sound else self._files.truncate)(end)
+        self.end = end // self._size
+
+    @property
+    def begin(self) -> int:
+        """The first index that has a place in the files."""
+        return self._files.begin // self._size
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self._files.files)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a `flush` has something to do."""
+        return self._files.flushed < self._files.end
+
+    def write(self, blocks: Iterable[bytes], *, at: int = 0) -> int:
+        """Add the entries of all `blocks` and return the end they call for.
+
+        Readers see them once `end` is set to that. Without files, the first block begins the
+        file that covers index `at`. Raises OSError when the disk is full; then nothing changed.
+        """
+        had_files = self.has_files
+        try:
+            for block in blocks:
+                self._append(block, at)
+            self._clear_behind()
+        except BaseException:
+            if had_files:
+                self._set_back(self.end)
+            else:
+                self._files.destroy()
+            raise
+        return self._files.end // self._size
+
+    def find(self, index: int) -> E | None:
+        """The entry at `index`, valid or not; None when there is none, or none any more."""
+        data = self._files.select(index * self._size, self._size) if index < self.end else None
+        return None if data is None else self._make(self._layout.unpack(data))
+
+    def read(self, begin: int, end: int) -> list[E]:
+        """The entries [begin, end), up to the first that is gone or not valid."""
+        entries: list[E] = []
+        while begin < end:
+            part = min(end, self._file_end(begin))
+            data = self._select(begin, part)
+            if data is None:
+                break
+            entries += map(self._make, self._layout.iter_unpack(data))
+            begin = part
+        broken = next((number for number, entry in enumerate(entries) if not entry.is_valid), None)
+        return entries[:broken]
+
+    def holds(self, begin: int, data: bytes) -> bool:
+        """Whether the entries from index `begin` on are exactly those of `data`."""
+        end = begin + len(data) // self._size
+        if end > self.end:
+            return False
+        at = 0
+        while begin < end:
+            part = min(end, self._file_end(begin))
+            stored = self._select(begin, part)
+            if stored is None or bytes(stored) != data[at : at + len(stored)]:
+                return False
+            begin, at = part, at + len(stored)
+        return True
+
+    def find_from(self, position: int, begin: int) -> int:
+        """The first index of [begin, end) whose record lies at or after `position`, else the end."""
+        end = self.end
+        if begin >= end or not self._is_early(begin, position):
+            return begin
+        found = bisect_left(range(end), position, lo=begin, hi=end, key=self._position_at)
+        # Invalid entries counted as early ones; they may have hidden some that are late.
+        while found > begin and not self._is_early(found - 1, position):
+            found -= 1
+        return found
+
+    def first_record(self) -> int:
+        """The first index that is not blank, else the end."""
+        index, block = self.begin, 1
+        while index < self.end:
+            part = min(self.end, index + block, self._file_end(index))
+            index += _count_leading(bytes(self._select(index, part) or b""), self._blank)
+            if index < part:
+                break
+            block = _BLOCK
+        return index
+
+    def last_record(self, end: int) -> int | None:
+        """The last index before `end` that is not blank; None if there is none."""
+        begin, block = self.begin, 1
+        while begin < end:
+            part = max(begin, end - block, self._file_end(end - 1) - self.per_file)
+            end -= _count_trailing(bytes(self._select(part, end) or b""), self._blank)
+            if end > part:
+                return end - 1
+            block = _BLOCK
+        return None
+
+    def record_at(self, index: int) -> E | None:
+        """The entry at `index` or, where that is blank, the nearest before it that is not."""
+        record = self.last_record(index + 1)
+        return None if record is None else self.find(record)
+
+    def cut(self, index: int) -> None:
+        """Forget the entries from `index` on; on return they are gone from the disk, too.
+
+        A file that has none left is deleted. Only of a first file that does not begin at zero an
+        empty one stays, to tell which index comes next.
+        """
+        self.end = index
+        try:
+            self._set_back(index)
+        finally:
+            self.end = self._files.end // self._size
+
+    def delete_before(self, position: int) -> int:
+        """Delete the files whose records all lie before `position`, never the last; return how many went."""
+        size = self._size
+        return len(self._files.delete_oldest(lambda file: self._is_early((file.start + file.size) // size - 1, position)))
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Bring what is written onto the disk. Raises SyncFailed."""
+        self._files.flush(least_pages)
+
+    def sync(self) -> None:
+        """Bring everything onto the disk, also what `load` found there in memory. Raises SyncFailed."""
+        self._files.sync()
+
+    def destroy(self) -> None:
+        """Delete the files and their folder."""
+        self.end = 0
+        self._files.destroy()
+
+    def close(self) -> None:
+        """Let go of the files. Flush first."""
+        self._files.close()
+
+    def _append(self, block: bytes, at: int) -> None:
+        data = memoryview(block)
+        while data:
+            file = self._files.append_file(at * self._size)
+            room = file.size - file.written
+            file.append(data[:room])
+            data = data[room:]
+
+    def _clear_behind(self) -> None:
+        """Put zeros over what a crash left behind the end, once the end gets there.
+
+        Else the next load would take it for entries of this queue.
+        """
+        file = self._files.last
+        if file is None or file.is_full:
+            return
+        if file.view[file.written : file.written + self._size] != self._zeros:
+            self._files.truncate(file.start + file.written)
+
+    def _select(self, begin: int, end: int) -> memoryview | None:
+        return self._files.select(begin * self._size, (end - begin) * self._size)
+
+    def _file_end(self, index: int) -> int:
+        """The index that the file after the one with `index` begins with."""
+        return index - index % self.per_file + self.per_file
+
+    def _is_valid(self, fields: tuple[Any, ...]) -> bool:
+        return self._make(fields).is_valid
+
+    def _position_at(self, index: int) -> int:
+        record = self.record_at(index)
+        return record.position if record is not None and record.is_valid else -1
+
+    def _is_early(self, index: int, position: int) -> bool:
+        record = self.record_at(index)
+        return record is None or (record.is_valid and record.position < position)
+
+    def _set_back(self, index: int) -> None:
+        position = index * self._size
+        if position == 0:
+            self._files.destroy()
+        elif index % self.per_file or position == self._files.begin:
+            self._files.truncate(position)
+        elif self._files.find(position) is not None:
+            # Cutting one entry more is what deletes the file that would be left empty. RocketMQ
+            # would take its zeros for an entry.
+            last = bytes(self._select(index - 1, index) or b"")
+            self._files.truncate(position - self._size)
+            self._append(last, index - 1)
+
+
+def _count_leading(data: bytes, unit: bytes) -> int:
+    """How often `data` repeats `unit` at its beginning."""
+    most = len(data) // len(unit) if unit else 0
+    return bisect_left(range(most), True, key=lambda count: not data.startswith(unit * (count + 1)))
+
+
+def _count_trailing(data: bytes, unit: bytes) -> int:
+    """How often `data` repeats `unit` at its end."""
+    most = len(data) // len(unit) if unit else 0
+    return bisect_left(range(most), True, key=lambda count: not data.endswith(unit * (count + 1)))

@@ -1,0 +1,252 @@
+"""One file of the key index: a hash table whose chains run from the newest entry to the oldest.
+
+    header │ slot │ slot │ … │ entry 0, never used │ entry 1 │ entry 2 │ …
+               └─── number of the newest entry ────────────────────▲
+                                                     ▲─ `previous` ┘
+
+Entries lie in the order of the log. One thread puts, any number may look keys up meanwhile, from other
+processes, too: an entry is written before the slot that leads to it, and both before the header counts them.
+The disk space of header and slots is reserved when a file is made, that of entries in steps as they come.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from embermq.errors import CorruptRecord, FileSealed
+from embermq.files.durable import sync_directory
+from embermq.files.mapped_file import MappedFile
+from embermq.format.index_entry import (
+    ENTRY,
+    FIRST_ENTRY,
+    HEADER,
+    SLOT,
+    IndexEntry,
+    IndexHeader,
+    decode_index_header,
+    encode_index_header,
+    entry_at,
+    index_file_size,
+    slot_at,
+)
+from embermq.log.index_keys import Row
+
+RESERVE_STEP: Final = 4 << 20  # bytes of disk space; about 200 000 entries
+MAX_SECONDS: Final = 2**31 - 1
+UNUSED: Final = IndexHeader(next_entry=0)  # what a file nothing was put into begins with
+
+_USUAL_RATIO: Final = 4  # entries for each slot
+_CHECKED: Final = 100  # entries that must fit before a shape is believed
+
+
+class IndexFile:
+    """The keys of one stretch of the log."""
+
+    __slots__ = ("entries", "mapped", "slots")
+
+    def __init__(self, mapped: MappedFile, *, slots: int, entries: int) -> None:
+        self.mapped = mapped
+        self.slots = slots
+        self.entries = entries
+
+    @classmethod
+    def open(cls, path: Path, *, slots: int, entries: int, read_only: bool = False) -> Self:
+        """Map the file at `path`; a missing one is made.
+
+        Raises WrongFileSize, and CorruptRecord for a header that no index file has.
+        """
+        size = index_file_size(slots, entries)
+        mapped = MappedFile.open(path, size, start=0, read_only=read_only, reserve_step=RESERVE_STEP)
+        file = cls(mapped, slots=slots, entries=entries)
+        try:
+            file._check_header()
+        except BaseException:
+            mapped.close()
+            raise
+        return file
+
+    @classmethod
+    def create(cls, path: Path, *, slots: int, entries: int, after: IndexHeader = UNUSED) -> Self:
+        """Make the file that follows one with the header `after`, durably.
+
+        Raises OSError or SyncFailed; then there is no such file.
+        """
+        file = cls.open(path, slots=slots, entries=entries)
+        # Until something is put, a file says where the one before it ended, as RocketMQ's does.
+        time, position = after.end_time, after.end_position
+        try:
+            file.reserve(0)
+            file.write_header(IndexHeader(time, time, position, position, used_slots=0, next_entry=0))
+            file.flush()
+            sync_directory(path.parent)
+        except BaseException:
+            file.mapped.destroy(force=True)
+            raise
+        return file
+
+    @property
+    def path(self) -> Path:
+        return self.mapped.path
+
+    @property
+    def header(self) -> IndexHeader:
+        return decode_index_header(self.mapped.view)
+
+    @property
+    def entry_count(self) -> int:
+        return self.header.next_entry - FIRST_ENTRY
+
+    @property
+    def room(self) -> int:
+        """How many more entries fit."""
+        return self.entries - self.header.next_entry
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.mapped.is_dirty
+
+    def reserve(self, count: int) -> None:
+        """Get the disk space for `count` more entries. Raises OSError; then nothing changed."""
+        self.mapped.reserve(entry_at(self.slots, self.header.next_entry + count))
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Add an entry for each row, in the order of the log. The caller has made sure that they fit."""
+        view, slots, header = self.mapped.view, self.slots, self.header
+        begin_position, begin_time = header.begin_position, header.begin_time
+        if header.next_entry == FIRST_ENTRY:  # before any entry counts its seconds from it
+            _, (begin_position, begin_time) = rows[0]
+        number = header.next_entry
+        newest: dict[int, int] = {}  # entry of each slot in use
+        entries: list[bytes] = []
+        used_slots = header.used_slots
+        for key_hash, (position, store_time) in rows:
+            slot = key_hash % slots
+            previous = newest.get(slot) or SLOT.unpack_from(view, slot_at(slot))[0]
+            if not 0 < previous < number:
+                previous = 0
+                used_slots += 1
+            seconds = (store_time - begin_time) // 1000
+            if not 0 <= seconds <= MAX_SECONDS:
+                seconds = 0 if seconds < 0 else MAX_SECONDS
+            entries.append(ENTRY.pack(key_hash, position, seconds, previous))
+            newest[slot] = number
+            number += 1
+        # In this order, because readers follow slots, and a crash may come in between.
+        self.mapped.write_at(entry_at(slots, header.next_entry), b"".join(entries))
+        self.write_slots(newest)
+        self.write_header(IndexHeader(begin_time, store_time, begin_position, position, used_slots, number))
+
+    def iter_positions(self, key_hash: int, *, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Positions of records filed under `key_hash` that were stored in that time, newest first.
+
+        A chain that is damaged ends where it would lead forward.
+        """
+        view = self.mapped.view  # stays readable, even if the file is deleted meanwhile
+        header = decode_index_header(view) if view else UNUSED
+        if header.next_entry <= FIRST_ENTRY or header.begin_time > end_ms or header.end_time < begin_ms:
+            return
+        number, before = SLOT.unpack_from(view, slot_at(key_hash % self.slots))[0], self.entries
+        while 0 < number < before:
+            before = number
+            found, position, seconds, number = ENTRY.unpack_from(view, entry_at(self.slots, number))
+            time = header.begin_time + seconds * 1000
+            if found == key_hash and seconds >= 0 and begin_ms <= time <= end_ms:
+                yield position
+            if time < begin_ms or seconds < 0:
+                return
+
+    def begins_before(self, time_ms: int) -> bool:
+        """Whether its first record was stored before `time_ms`; without records, no."""
+        view = self.mapped.view
+        header = decode_index_header(view) if view else UNUSED
+        return header.next_entry > FIRST_ENTRY and header.begin_time < time_ms
+
+    def read_slot(self, slot: int) -> int:
+        """The number of the newest entry in the chain of `slot`."""
+        number: int = SLOT.unpack_from(self.mapped.view, slot_at(slot))[0]
+        return number
+
+    def read_entry(self, number: int) -> IndexEntry:
+        return IndexEntry._make(ENTRY.unpack_from(self.mapped.view, entry_at(self.slots, number)))
+
+    def write_slots(self, numbers: Mapping[int, int]) -> None:
+        """Lead slots to the entries with these numbers."""
+        for slot, number in numbers.items():
+            self.mapped.write_at(slot_at(slot), SLOT.pack(number))
+
+    def write_header(self, header: IndexHeader) -> None:
+        self.mapped.write_at(0, encode_index_header(header))
+
+    def flush(self) -> None:
+        """Force everything put before this call onto the disk. Raises SyncFailed, later on FileSealed."""
+        if not (self.mapped.is_dirty or self.mapped.sealed):
+            return
+        try:
+            self.mapped.sync()
+        except FileSealed:
+            if self.mapped.is_available:  # else it was deleted meanwhile
+                raise
+
+    def close(self) -> None:
+        self.mapped.close()
+
+    def _check_header(self) -> None:
+        header = self.header
+        if header.next_entry > self.entries or header.used_slots < 0:
+            raise CorruptRecord(0, f"{self.path}: {self.entries} entries, {self.slots} slots, but {header}")
+        if not 0 <= header.begin_position <= header.end_position:
+            raise CorruptRecord(0, f"{self.path}: positions that go backwards in {header}")
+
+
+def detect_shape(path: Path) -> tuple[int, int]:
+    """With how many slots and entries the index file at `path` was made.
+
+    Its size allows many shapes. Four entries for each slot are usual and tried first, then the shape
+    that puts the last entry where its position is found. Raises CorruptRecord when no shape fits.
+    """
+    size = path.stat().st_size
+    usual, rest = divmod(size - HEADER.size, SLOT.size + ENTRY.size * _USUAL_RATIO)
+    if size > HEADER.size:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if rest == 0 and _fits(data, usual):
+                return usual, usual * _USUAL_RATIO
+            for slots in _iter_slot_counts(data):
+                if _fits(data, slots):
+                    return slots, (size - slot_at(slots)) // ENTRY.size
+        if rest == 0:  # torn by a crash, but of no other shape
+            return usual, usual * _USUAL_RATIO
+    raise CorruptRecord(0, f"{path}: no number of slots and entries makes {size} bytes an index file")
+
+
+def _iter_slot_counts(data: mmap.mmap) -> Iterator[int]:
+    """How many slots there are if the last entry is where its position occurs."""
+    header = decode_index_header(data[: HEADER.size])
+    last = header.next_entry - FIRST_ENTRY
+    position = HEADER.pack(0, 0, 0, header.end_position, 0, 0)[24:32]
+    at = data.find(position, HEADER.size)
+    while last and at >= 0:
+        slots, rest = divmod(at - SLOT.size - entry_at(0, last), SLOT.size)
+        if rest == 0:
+            yield slots
+        at = data.find(position, at + 1)
+
+
+def _fits(data: mmap.mmap, slots: int) -> bool:
+    """Whether the newest entries are chained as they would be with so many slots."""
+    header = decode_index_header(data[: HEADER.size])
+    entries, rest = divmod(len(data) - slot_at(slots), ENTRY.size)
+    if rest or slots < 1 or entries < header.next_entry:
+        return False
+    for number in range(header.next_entry - 1, max(header.next_entry - 1 - _CHECKED, 0), -1):
+        key_hash, position, _, previous = ENTRY.unpack_from(data, entry_at(slots, number))
+        slot = key_hash % slots
+        if not header.begin_position <= position <= header.end_position or key_hash < 0:
+            return False
+        if not 0 <= previous < number <= SLOT.unpack_from(data, slot_at(slot))[0]:
+            return False
+        if previous and ENTRY.unpack_from(data, entry_at(slots, previous))[0] % slots != slot:
+            return False
+    return True

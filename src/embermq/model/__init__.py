@@ -1,0 +1,1 @@
+"""What things are: no bytes, no I/O."""

@@ -1,0 +1,93 @@
+"""A message as it is sent, and as it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import NamedTuple
+
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+class Host(NamedTuple):
+    """An address and a port, as text and number."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a producer hands over.
+
+    `tags` is what consumers filter by, `keys` is what the message can be found by,
+    `queue` fixes the queue; without it the topic's queues take turns.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=lambda: NO_PROPERTIES)
+    queue: int | None = None
+    flag: int = 0
+
+
+class Receipt(NamedTuple):
+    """Where a message went. Times are kept as milliseconds and ids as their parts; both are made when asked for."""
+
+    topic: str
+    queue: int
+    offset: int
+    position: int
+    store_time_ms: int
+    store_host_hex: str
+
+    @property
+    def message_id(self) -> str:
+        """The id that tells the broker's address and the position in its log."""
+        return f"{self.store_host_hex}{self.position:016X}"
+
+    @property
+    def store_time(self) -> datetime:
+        return time_of(self.store_time_ms)
+
+
+class StoredMessage(NamedTuple):
+    """A message as it lies in the store."""
+
+    topic: str
+    queue: int
+    offset: int
+    position: int
+    size: int  # of its record in the log
+    body: bytes
+    tags: str | None
+    keys: tuple[str, ...]
+    properties: Mapping[str, str]
+    flag: int
+    sys_flag: int
+    born_time_ms: int
+    born_host: Host
+    store_time_ms: int
+    store_host: Host
+    reconsume_times: int
+    message_id: str
+
+    @property
+    def born_time(self) -> datetime:
+        return time_of(self.born_time_ms)
+
+    @property
+    def store_time(self) -> datetime:
+        return time_of(self.store_time_ms)
+
+
+def time_of(milliseconds: int) -> datetime:
+    """The moment that `milliseconds` since 1970 stands for, in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

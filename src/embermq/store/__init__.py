@@ -1,0 +1,1 @@
+"""One directory, used as a database."""

@@ -1,0 +1,116 @@
+"""Deletes what retention allows, and keeps an eye on the free space."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import datetime
+from pathlib import Path
+
+from embermq.clock import Clock
+from embermq.errors import CorruptRecord, DiskFull
+from embermq.files.mapped_file import MappedFile
+from embermq.files.space import DiskSpace
+from embermq.format.record import scan_record
+from embermq.log.commit_log import CommitLog
+from embermq.log.key_index import KeyIndex
+from embermq.log.retention import LogFile, Moment, Policy, plan_deletions
+from embermq.store.queues import Queues
+from embermq.store.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+
+
+class Cleaner:
+    """Expiry of log files, and of the queue and index files that pointed into them."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: Queues,
+        index: KeyIndex | None,
+        settings: StoreSettings,
+        *,
+        clock: Clock,
+        writing: threading.RLock,
+        stopping: threading.Event,
+    ) -> None:
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._clock = clock
+        self._writing = writing
+        self._stopping = stopping
+        self._hours = settings.delete_hours()
+        self._pause_s = settings.delete_pause_ms / 1000
+        self._hung_timeout_ms = settings.hung_file_timeout_ms
+        self._policy = Policy(
+            retention_ms=int(settings.retention_hours * 3_600_000),
+            max_bytes=settings.max_bytes,
+            delete_batch=settings.delete_batch,
+            disk_max_ratio=settings.disk_max_ratio,
+            disk_clean_ratio=settings.disk_clean_ratio,
+        )
+
+    def clean(self, *, asked: bool = False) -> int:
+        """One round; returns how many log files went. Slow on purpose: it pauses after each."""
+        chain = self._commit_log.chain
+        chain.retry_hung(self._hung_timeout_ms, self._clock.now_ms())
+        deleted = 0
+        for file, reason in plan_deletions(self._log_files(), self._policy, self._moment(asked=asked)):
+            if deleted and self._stopping.wait(self._pause_s):
+                break
+            with self._writing:
+                if not chain.delete_before(file.start + file.size):
+                    break
+            log.info("deleted log file start=%d reason=%s", file.start, reason)
+            deleted += 1
+        if deleted:
+            self._follow()
+        return deleted
+
+    def _follow(self) -> None:
+        """Cut queues and index to the log's new beginning."""
+        begin = self._commit_log.chain.begin
+        with self._writing:
+            self._queues.delete_before(begin)
+            self._queues.correct_min(begin)
+            if self._index is not None:
+                self._index.delete_before(begin)
+
+    def _log_files(self) -> list[LogFile]:
+        files = self._commit_log.chain.files
+        later = [_first_store_time(file) for file in files[1:]] + [None]
+        return [LogFile(file.start, file.size, newest) for file, newest in zip(files, later, strict=True)]
+
+    def _moment(self, *, asked: bool) -> Moment:
+        now_ms = self._clock.now_ms()
+        return Moment(
+            now_ms=now_ms,
+            in_window=datetime.fromtimestamp(now_ms / 1000).hour in self._hours,
+            asked=asked,
+            disk_ratio=min(DiskSpace.usage(path).ratio for path in self._commit_log.chain.paths),
+        )
+
+
+def _first_store_time(file: MappedFile) -> int | None:
+    """When a file's first message was stored: no message of the file before it is newer."""
+    try:
+        first = scan_record(file.view, 0, file.start, check_body=False) if file.readable else None
+    except CorruptRecord:
+        return None
+    return first.store_time if first else None
+
+
+def find_shortage(paths: tuple[Path, ...], reserve: int, full_ratio: float) -> DiskFull | None:
+    """The reason to refuse puts, when no path has room left."""
+    shortage = None
+    for path in paths:
+        usage = DiskSpace.usage(path)
+        if usage.free < reserve:
+            shortage = DiskFull(path, free=usage.free, limit=f"reserve_bytes={reserve}")
+        elif usage.ratio > full_ratio:
+            shortage = DiskFull(path, free=usage.free, limit=f"disk_full_ratio={full_ratio}")
+        else:
+            return None
+    return shortage

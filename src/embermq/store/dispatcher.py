@@ -1,0 +1,120 @@
+"""Follows the log, in order and in batches, and fills queues, index and listeners.
+
+    log      ├──────────────┬───────────────┬────────────────┤
+             0          dispatched       visible          written
+
+What was just appended is known already and waits here as a chunk until it is visible;
+after recovery, or when too much waits, records are decoded from the log itself. Both
+ways give the same items, and whatever was done twice is recognised by queues and index.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import NamedTuple
+
+from embermq.errors import CorruptRecord
+from embermq.log.commit_log import CommitLog
+from embermq.log.dispatching import has_queue_entry, iter_placed, light_copies
+from embermq.log.key_index import KeyIndex
+from embermq.log.placed import Placed
+from embermq.model.properties import INNER_MULTI_DISPATCH
+from embermq.store.queues import Queues
+
+Listener = Callable[[Sequence[Placed]], None]
+RECORDS_PER_SLICE = 4096
+MOST_WAITING = 65_536  # items; beyond it the oldest are forgotten and read from the log instead
+_MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
+_by_queue = itemgetter(0, 1)  # topic and queue of a Placed
+
+
+class _Chunk(NamedTuple):
+    begin: int
+    end: int
+    items: Sequence[Placed]
+
+
+class Dispatcher:
+    """Makes what is in the log visible to readers. Used by the one writer thread."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: Queues,
+        index: KeyIndex | None,
+        *,
+        delay_levels: Sequence[int],
+        light_queues: bool,
+        position: int,
+    ) -> None:
+        self.position = position  # everything before it is in queues and index
+        self.last_store_time = 0
+        self.listeners: list[Listener] = []
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._delay_levels = delay_levels
+        self._light_queues = light_queues
+        self._waiting: deque[_Chunk] = deque()
+        self._waiting_count = 0
+
+    def expect(self, begin: int, end: int, items: Sequence[Placed]) -> None:
+        """These records were just appended; they need not be decoded again."""
+        self._waiting.append(_Chunk(begin, end, items))
+        self._waiting_count += len(items)
+        while self._waiting_count > MOST_WAITING:
+            self._waiting_count -= len(self._waiting.popleft().items)
+
+    def dispatch(self, visible: int) -> None:
+        """Dispatch everything before log position `visible`."""
+        while self.position < visible:
+            while self._waiting and self._waiting[0].begin < self.position:
+                self._waiting_count -= len(self._waiting.popleft().items)
+            if self._waiting and self._waiting[0].begin == self.position:
+                if self._waiting[0].end > visible:
+                    return
+                # Removed only when done: a full disk may stop it half-way, and it is tried again.
+                self._hand_on(self._waiting[0].items)
+                chunk = self._waiting.popleft()
+                self._waiting_count -= len(chunk.items)
+                self.position = chunk.end
+            elif not self.dispatch_slice(visible):
+                return
+
+    def dispatch_slice(self, visible: int) -> bool:
+        """Decode and dispatch the next few thousand records; False when there was none."""
+        data = self._commit_log.chain.select_rest(self.position)
+        if data is None:
+            return False
+        data = data[: visible - self.position]
+        records = iter_placed(data, self.position, self._delay_levels)
+        items = list(islice(records, RECORDS_PER_SLICE))
+        if items:
+            self._hand_on(items)
+            self.position = items[-1].position + items[-1].size
+            return True
+        next_file = self._commit_log.next_file_start(self.position)
+        if next_file > visible:
+            if any(data):
+                raise CorruptRecord(self.position, "no record where the log goes on")
+            return False
+        self.position = next_file
+        return True
+
+    def _hand_on(self, items: Sequence[Placed]) -> None:
+        queued = [item for item in items if has_queue_entry(item)]
+        if self._light_queues:
+            queued += [copy for item in queued if _MULTI_DISPATCH in item.properties for copy in light_copies(item)]
+        groups: dict[tuple[str, int], list[Placed]] = {}
+        for item in queued:
+            groups.setdefault(_by_queue(item), []).append(item)
+        for (topic, queue), group in groups.items():
+            self._queues.get_or_make(topic, queue).put(group)
+        if self._index is not None:
+            self._index.put(items)
+        self.last_store_time = items[-1].store_time
+        for listener in self.listeners:
+            listener(items)

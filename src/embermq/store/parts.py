@@ -1,0 +1,202 @@
+"""What a store is made of: put together when it opens, taken apart when it closes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from embermq.clock import Clock
+from embermq.errors import SettingsError, StoreMissing, StoreReadOnly
+from embermq.files.durable import sync_directory
+from embermq.files.file_chain import FileChain
+from embermq.files.lock import DirectoryLock
+from embermq.files.preparer import Preparer
+from embermq.files.space import DiskSpace
+from embermq.files.write_buffer import WriteBufferPool
+from embermq.format.host import encode_host
+from embermq.log.commit_log import CommitLog
+from embermq.log.flusher import Flusher, FlushTimes
+from embermq.log.key_index import KeyIndex
+from embermq.log.queue_offsets import QueueOffsets
+from embermq.log.recovery import Report
+from embermq.model.delay import parse_delay_levels
+from embermq.model.message import Host
+from embermq.store.checkpoint_file import CheckpointFile
+from embermq.store.dispatcher import Dispatcher
+from embermq.store.layout import Layout, find_layout
+from embermq.store.opening import Recovered, recover
+from embermq.store.queues import Queues
+from embermq.store.settings import Durability, StoreSettings
+from embermq.store.topics import Topics
+
+log = logging.getLogger(__name__)
+
+TOPICS_FILE = "topics.json"
+_LARGEST_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of an open store."""
+
+    layout: Layout
+    lock: DirectoryLock
+    topics: Topics
+    preparer: Preparer | None
+    commit_log: CommitLog
+    queues: Queues
+    index: KeyIndex | None
+    offsets: QueueOffsets
+    dispatcher: Dispatcher
+    flusher: Flusher
+    checkpoint: CheckpointFile
+    recovered: Recovered
+    delay_levels: tuple[int, ...]
+
+
+def open_parts(path: Path, settings: StoreSettings, clock: Clock, report: Report) -> Parts:
+    """Lock the directory, load and recover it, and start its threads. Lets go of everything when it fails."""
+    lock = _lock(path)
+    with ExitStack() as undo:
+        undo.callback(lock.release)
+        parts = _open_locked(path, lock, settings, clock, report, undo)
+        undo.pop_all()
+    return parts
+
+
+def close_parts(parts: Parts, *, is_clean: bool) -> None:
+    """Close everything; the threads have ended. Only a clean end lets the next opening trust the checkpoint alone."""
+    if parts.preparer is not None:
+        parts.preparer.stop()
+    parts.queues.close()
+    if parts.index is not None:
+        parts.index.close()
+    parts.commit_log.chain.close()
+    if is_clean:
+        parts.layout.abort_file.unlink(missing_ok=True)
+        sync_directory(parts.layout.root)
+    parts.lock.release()
+
+
+def _lock(path: Path) -> DirectoryLock:
+    if not path.parent.is_dir():
+        raise StoreMissing(path, f"{path.parent} is no directory; make it first")
+    if path.exists() and not path.is_dir():
+        raise StoreMissing(path, "it is a file, a directory is wanted")
+    try:
+        path.mkdir(exist_ok=True)
+        lock = DirectoryLock(path)
+        lock.take()
+    except OSError as error:
+        raise StoreReadOnly(path, error) from error
+    return lock
+
+
+def _open_locked(
+    path: Path, lock: DirectoryLock, settings: StoreSettings, clock: Clock, report: Report, undo: ExitStack
+) -> Parts:
+    layout = find_layout(path, settings)
+    store_host = encode_host(parse_host(settings.store_host))
+    topics = Topics(
+        layout.config_folder / TOPICS_FILE,
+        clock=clock,
+        default_queues=settings.default_queues,
+        auto_create=settings.auto_create_topics,
+    )
+    chain, preparer = _make_chain(layout, settings, clock, undo)
+    chain.load()
+    queues = undo.enter_context(
+        closing(Queues(path, layout.queue_sizes, kind_of=topics.kind_of, extended=settings.extended_queues))
+    )
+    queues.load()
+    index = _load_index(layout, settings, clock)
+    if index is not None:
+        undo.callback(index.close)
+    checkpoint = CheckpointFile(layout.checkpoint_file)
+    commit_log = CommitLog(chain, store_host=store_host, clock=clock, property_crc=settings.property_crc)
+    delay_levels = parse_delay_levels(settings.delay_levels)
+    dispatcher = Dispatcher(
+        commit_log, queues, index, delay_levels=delay_levels, light_queues=settings.light_queues, position=0
+    )
+    recovered = recover(
+        layout,
+        commit_log,
+        queues,
+        index,
+        dispatcher,
+        checkpoint,
+        verify_properties=settings.verify_property_crc,
+        report=report,
+    )
+    offsets = QueueOffsets(light_queues=settings.light_queues)
+    for topic, queue, each in queues.items():
+        offsets.set_next(topic, queue, each.max_offset)
+    _mark_running(layout)
+    chain.prepare_next()
+    flusher = Flusher(chain, times=_flush_times(settings), clock=clock)
+    flusher.start()
+    return Parts(
+        layout, lock, topics, preparer, commit_log, queues, index, offsets, dispatcher, flusher, checkpoint, recovered,
+        delay_levels,
+    )  # fmt: skip
+
+
+def _make_chain(
+    layout: Layout, settings: StoreSettings, clock: Clock, undo: ExitStack
+) -> tuple[FileChain, Preparer | None]:
+    preparer = pool = None
+    if settings.prepare_files:
+        preparer = Preparer(lock_pages=settings.lock_pages)
+        undo.callback(preparer.stop)
+    if settings.durability is Durability.POOLED:
+        pool = WriteBufferPool(settings.pool_buffers, layout.log_file_size)
+    chain = FileChain(
+        layout.log_paths,
+        layout.log_file_size,
+        preparer=preparer,
+        pool=pool,
+        read_only_paths=layout.read_only_log_paths,
+        is_full=lambda folder: DiskSpace.usage(folder).free < settings.reserve_bytes + layout.log_file_size,
+        clock=clock,
+    )
+    undo.callback(chain.close)
+    return chain, preparer
+
+
+def parse_host(text: str) -> Host:
+    """`address:port` as a Host; an IPv6 address stands in brackets."""
+    address, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > _LARGEST_PORT:
+        raise SettingsError(f"store_host is {text!r}; address:port is wanted, such as 127.0.0.1:10911")
+    return Host(address.strip("[]"), int(port))
+
+
+def _load_index(layout: Layout, settings: StoreSettings, clock: Clock) -> KeyIndex | None:
+    if not settings.index_enabled:
+        return None
+    index = KeyIndex(layout.index_folder, slots=layout.index_slots, entries=layout.index_entries, clock=clock)
+    index.load()
+    return index
+
+
+def _mark_running(layout: Layout) -> None:
+    """Leave the mark by which the next opening, ours or RocketMQ's, knows that this one did not end cleanly."""
+    layout.abort_file.write_text(str(os.getpid()))
+    sync_directory(layout.root)
+
+
+def _flush_times(settings: StoreSettings) -> FlushTimes:
+    if settings.durability is Durability.SYNC:
+        return FlushTimes()
+    pooled = settings.durability is Durability.POOLED
+    return FlushTimes(
+        interval_s=settings.flush_interval_ms / 1000,
+        least_pages=settings.flush_least_pages,
+        thorough_interval_s=settings.flush_thorough_interval_ms / 1000,
+        commit_interval_s=settings.commit_interval_ms / 1000 if pooled else None,
+        commit_least_pages=settings.commit_least_pages,
+        commit_thorough_interval_s=settings.commit_thorough_interval_ms / 1000,
+    )

@@ -1,0 +1,75 @@
+"""Whether a store can be read and written, why not, and all of its figures as one snapshot."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from embermq.errors import StoreUnwritable
+from embermq.store.opening import Recovered
+from embermq.store.statistics import PutStatistics
+
+
+class WriteGate:
+    """Open while puts are allowed. A passing reason comes and goes; a final one stays until the store is opened again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._passing: StoreUnwritable | None = None
+        self._final: StoreUnwritable | None = None
+
+    @property
+    def refusal(self) -> StoreUnwritable | None:
+        """Why puts are refused; None while they are allowed."""
+        return self._final or self._passing
+
+    def check(self) -> None:
+        """Raise the reason why puts are refused, if there is one."""
+        refusal = self._final or self._passing
+        if refusal is not None:
+            raise refusal
+
+    def refuse(self, reason: StoreUnwritable) -> None:
+        """Refuse puts until `allow`."""
+        with self._lock:
+            self._passing = reason
+
+    def allow(self) -> bool:
+        """The passing reason is gone; tells whether there was one."""
+        with self._lock:
+            had, self._passing = self._passing is not None, None
+            return had
+
+    def close(self, reason: StoreUnwritable) -> None:
+        """Refuse puts for good; the first reason counts."""
+        with self._lock:
+            self._final = self._final or reason
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A store's figures at one moment."""
+
+    path: str
+    durability: str
+    readable: bool
+    writable: bool
+    refusal: str | None  # why it is not writable
+    log_begin: int
+    log_written: int
+    log_flushed: int
+    dispatched: int
+    flush_behind: int  # bytes
+    dispatch_behind: int  # bytes
+    log_files: int
+    hung_files: int
+    topics: int
+    queues: int
+    index_files: int
+    index_entries: int
+    disk_free: int
+    disk_total: int
+    syncs: int
+    checkpoint_position: int
+    puts: PutStatistics
+    recovered: Recovered

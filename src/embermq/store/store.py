@@ -1,0 +1,315 @@
+"""A store: one directory, used as a database of messages.
+
+    put ─→ Intake ─→ Writer ─→ CommitLog ─→ Flusher ─→ Dispatcher ─→ queues, index
+    get ─→ queue  ─→ CommitLog                     query ─→ index ─→ CommitLog
+
+Any number of threads may use it. Readers take no lock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from embermq.clock import Clock, SystemClock
+from embermq.errors import CorruptRecord, OutOfRange, StoreClosed
+from embermq.files.space import DiskSpace
+from embermq.format.message_id import decode_message_id
+from embermq.format.record import Draft
+from embermq.log.key_index import keys_of
+from embermq.log.recovery import Report
+from embermq.model.message import Message, Receipt, StoredMessage
+from embermq.model.subscription import TagFilter
+from embermq.model.topic import TopicConfig
+from embermq.store.cleaner import Cleaner
+from embermq.store.dispatcher import Listener
+from embermq.store.housekeeper import Housekeeper
+from embermq.store.intake import Intake, Limits
+from embermq.store.parts import close_parts, open_parts
+from embermq.store.reading import Batch, Found, read_queue, to_batch, to_message
+from embermq.store.settings import StoreSettings
+from embermq.store.state import StoreState
+from embermq.store.upkeep import Upkeep
+from embermq.store.writer import Writer
+
+DEFAULT_READ_BYTES = 4 * 1024 * 1024
+END_OF_TIME_MS = 2**63 - 1
+
+
+def open_store(
+    path: str | os.PathLike[str],
+    *,
+    clock: Clock | None = None,
+    report: Report = lambda done, total: None,
+    **settings: object,
+) -> Store:
+    """Open the store in directory `path`, made if it is new, as its only owner.
+
+    `settings` are those of StoreSettings; `report` is told the bytes done and in all
+    while a long recovery runs.
+    """
+    return Store(Path(path), StoreSettings.make(settings), clock=clock or SystemClock(), report=report)
+
+
+class Store:
+    """The messages of one directory. Close it, or use it in a `with` block."""
+
+    def __init__(self, path: Path, settings: StoreSettings, *, clock: Clock, report: Report) -> None:
+        self.path = path
+        self.settings = settings
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._parts = parts = open_parts(path, settings, clock, report)
+        self._writer = Writer(
+            path,
+            parts.commit_log,
+            parts.offsets,
+            parts.flusher,
+            parts.dispatcher,
+            durability=settings.durability,
+            sync_timeout_ms=settings.sync_timeout_ms,
+            max_unflushed=settings.max_unflushed_bytes,
+            busy_wait_ms=settings.busy_wait_ms,
+            delay_levels=parts.delay_levels,
+            clock=clock,
+        )
+        self._intake = Intake(
+            Limits(settings.max_message_size, settings.max_properties_size, settings.max_keys),
+            topic=parts.topics.for_put,
+            born_host=parts.commit_log.store_host,
+        )
+        cleaner = Cleaner(
+            parts.commit_log,
+            parts.queues,
+            parts.index,
+            settings,
+            clock=clock,
+            writing=self._writer.lock,
+            stopping=self._stopping,
+        )
+        self._upkeep = Upkeep(parts, self._writer, cleaner, settings, clock)
+        self._upkeep.checkpoint()
+        self._upkeep.watch_space()
+        self._housekeeper = Housekeeper(self._upkeep.duties(), clock)
+        self._housekeeper.start()
+
+    def put(self, message: Message, *, queue: int | None = None) -> Receipt:
+        """Store one message; `queue` overrides the message's own. What holds on return is the store's durability.
+
+        Raises a RequestError for a message that cannot be stored, and a StoreUnwritable
+        while the store takes none.
+        """
+        return self.put_many((message if queue is None else replace(message, queue=queue),))[0]
+
+    def put_many(self, messages: Iterable[Message]) -> list[Receipt]:
+        """Store messages in one batch, with one flush: all of them or, when an error is raised, none."""
+        batch = list(messages)
+        if not batch:
+            return []
+        draft, born_time = self._intake.draft, self._clock.now_ms()
+        return self.put_drafts(lambda: [draft(message, born_time) for message in batch])
+
+    def put_drafts(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> list[Receipt]:
+        """Store the drafts that `make` returns; it runs where no other put does. For brokers."""
+        self._check_open()
+        return self._writer.put(make, together=together)
+
+    def get(
+        self,
+        topic: str,
+        *,
+        queue: int,
+        offset: int,
+        limit: int = 32,
+        max_bytes: int = DEFAULT_READ_BYTES,
+        tags: str | None = None,
+    ) -> Batch:
+        """Messages of a queue from `offset` on. The batch tells where to go on, and why it is empty if it is."""
+        if tags is None:
+            return to_batch(self.read(topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes))
+        wanted = TagFilter.parse(tags)
+        batch = to_batch(
+            self.read(topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=wanted.accepts_code)
+        )
+        # Two tags may share a hash: only the text decides.
+        return replace(batch, messages=[message for message in batch if wanted.accepts(message.tags)])
+
+    def read(
+        self,
+        topic: str,
+        *,
+        queue: int,
+        offset: int,
+        limit: int,
+        max_bytes: int,
+        accept: Callable[[int], bool] | None = None,
+    ) -> Found:
+        """The same as bytes in mapped memory; `accept` is asked with each tags code. For brokers."""
+        self._check_open()
+        found = self._parts.queues.find(topic, queue)
+        return read_queue(found, self._parts.commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept)
+
+    def query(
+        self, topic: str, key: str, *, since: datetime | None = None, until: datetime | None = None, limit: int = 32
+    ) -> list[StoredMessage]:
+        """The newest `limit` messages of `topic` with this key, or with it as unique key; oldest first."""
+        self._check_open()
+        if self._parts.index is None:
+            return []
+        begin = int(since.timestamp() * 1000) if since else 0
+        end = int(until.timestamp() * 1000) if until else END_OF_TIME_MS
+        found: dict[int, StoredMessage] = {}
+        for position in self._parts.index.iter_positions(topic, key, begin_ms=begin, end_ms=end):
+            if len(found) == limit:
+                break
+            message = self._find_with_key(position, topic, key)
+            if message is not None:
+                found[position] = message
+        return [found[position] for position in sorted(found)]
+
+    def find(self, message_id: str) -> StoredMessage | None:
+        """The message with this offset id; None if it is not, or no longer, here."""
+        self._check_open()
+        _, position = decode_message_id(message_id)
+        try:
+            return to_message(self._parts.commit_log.read(position))
+        except OutOfRange:
+            return None
+
+    def find_offset(self, topic: str, *, queue: int, time: datetime, upper: bool = False) -> int:
+        """The first offset stored at or after `time`; with `upper` the last one at or before it."""
+        self._check_open()
+        found = self._parts.queues.find(topic, queue)
+        if found is None:
+            return 0
+        commit_log = self._parts.commit_log
+        return found.find_offset(
+            int(time.timestamp() * 1000),
+            upper=upper,
+            time_at=lambda entry: commit_log.find_store_time(entry.position, entry.size),
+        )
+
+    def offsets(self, topic: str, *, queue: int) -> tuple[int, int]:
+        """The first offset of a queue and its next one."""
+        found = self._parts.queues.find(topic, queue)
+        return (found.min_offset, found.max_offset) if found else (0, 0)
+
+    def queues(self, topic: str) -> list[int]:
+        """The queues of `topic` that hold or held a message."""
+        return [queue for name, queue, _ in self._parts.queues.items() if name == topic]
+
+    def topics(self) -> list[str]:
+        return self._parts.topics.names()
+
+    def find_topic(self, name: str) -> TopicConfig | None:
+        return self._parts.topics.find(name)
+
+    def save_topic(self, config: TopicConfig) -> None:
+        """Make a topic or change its settings."""
+        with self._writer.lock:
+            self._check_open()
+            self._parts.topics.save(config)
+
+    def delete_topic(self, name: str) -> None:
+        """Forget a topic and its queues; its records go when their log files do."""
+        with self._writer.lock:
+            self._check_open()
+            self._parts.topics.delete(name)
+            self._parts.queues.delete_topic(name)
+            self._parts.offsets.forget(name)
+        self._upkeep.checkpoint()
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called, where no other put runs, with every batch that becomes visible."""
+        with self._writer.lock:
+            self._parts.dispatcher.listeners.append(listener)
+
+    def clean(self) -> int:
+        """Delete expired log files now, whatever the hour; returns how many went."""
+        self._check_open()
+        return self._upkeep.clean(asked=True)
+
+    def checkpoint(self) -> None:
+        """Bring queues and index to the disk now, so that the next opening reads less."""
+        self._check_open()
+        self._upkeep.checkpoint()
+
+    def state(self) -> StoreState:
+        """All figures of this moment."""
+        parts = self._parts
+        chain, index, progress = parts.commit_log.chain, parts.index, parts.checkpoint.progress
+        usage = DiskSpace.usage(chain.paths[0])
+        refusal = parts.flusher.failure or self._writer.gate.refusal
+        is_open = not self._stopping.is_set()
+        return StoreState(
+            path=str(self.path),
+            durability=str(self.settings.durability),
+            readable=is_open,
+            writable=refusal is None and is_open,
+            refusal=str(refusal) if refusal else None,
+            log_begin=chain.begin,
+            log_written=chain.end,
+            log_flushed=parts.flusher.flushed,
+            dispatched=parts.dispatcher.position,
+            flush_behind=max(chain.end - parts.flusher.flushed, 0),
+            dispatch_behind=max(chain.end - parts.dispatcher.position, 0),
+            log_files=len(chain.files),
+            hung_files=len(chain.hung),
+            topics=len(parts.topics.names()),
+            queues=len(parts.queues),
+            index_files=index.file_count if index else 0,
+            index_entries=index.entry_count if index else 0,
+            disk_free=usage.free,
+            disk_total=usage.total,
+            syncs=parts.flusher.sync_count,
+            checkpoint_position=progress.position if progress else 0,
+            puts=self._writer.statistics.snapshot(self._clock.monotonic()),
+            recovered=parts.recovered,
+        )
+
+    def close(self) -> None:
+        """Flush, dispatch and checkpoint everything, and let the directory go. A second call does nothing.
+
+        Raises SyncFailed when the disk failed; the next opening then recovers as after a crash.
+        """
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._housekeeper.stop()
+        is_clean = False
+        with self._writer.lock:
+            try:
+                self._parts.flusher.stop()
+                self._writer.dispatch()
+                self._upkeep.checkpoint()
+                is_clean = self._parts.dispatcher.position == self._parts.commit_log.chain.end
+            finally:
+                close_parts(self._parts, is_clean=is_clean)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._stopping.is_set():
+            raise StoreClosed(self.path)
+
+    def _find_with_key(self, position: int, topic: str, key: str) -> StoredMessage | None:
+        """The message at `position`, if it is there and really has the key: the index knows only hashes."""
+        try:
+            record = self._parts.commit_log.read(position)
+        except (OutOfRange, CorruptRecord):
+            return None  # expired; or damaged, which `ember store verify` reports
+        if record.topic != topic or key not in keys_of(record.properties):
+            return None
+        return to_message(record)

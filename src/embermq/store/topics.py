@@ -1,0 +1,71 @@
+"""The topics of a store: config/topics.json, saved whole at every change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from embermq.clock import Clock
+from embermq.errors import TopicNotFound
+from embermq.files.durable import read_with_backup, replace_file
+from embermq.format.tables import TopicTable, decode_topics, encode_topics
+from embermq.log.queue_kind import QueueKind
+from embermq.log.queue_offsets import LIGHT_PREFIX
+from embermq.model.topic import TopicConfig, check_topic
+from embermq.model.version import DataVersion
+
+
+class Topics:
+    """Topic settings by name. One thread changes them; any number may read."""
+
+    def __init__(self, path: Path, *, clock: Clock, default_queues: int, auto_create: bool) -> None:
+        self._path = path
+        self._clock = clock
+        self._default_queues = default_queues
+        self._auto_create = auto_create
+        table = read_with_backup(path, decode_topics)
+        self._table = table if table is not None else TopicTable(DataVersion(0, 0, 0), {})
+
+    @property
+    def version(self) -> DataVersion:
+        return self._table.version
+
+    def names(self) -> list[str]:
+        return sorted(self._table.topics)
+
+    def find(self, name: str) -> TopicConfig | None:
+        return self._table.topics.get(name)
+
+    def for_put(self, name: str) -> TopicConfig:
+        """The topic to put into; made if it is new and the settings allow it. Raises IllegalTopic or TopicNotFound."""
+        found = self._table.topics.get(name)
+        if found is not None:
+            return found
+        check_topic(name)
+        if not self._auto_create:
+            raise TopicNotFound(name)
+        made = TopicConfig(name, read_queues=self._default_queues, write_queues=self._default_queues)
+        self.save(made)
+        return made
+
+    def save(self, config: TopicConfig) -> None:
+        """Make or change a topic; on disk when this returns."""
+        check_topic(config.name)
+        self._replace({**self._table.topics, config.name: config})
+
+    def delete(self, name: str) -> None:
+        if name not in self._table.topics:
+            raise TopicNotFound(name)
+        self._replace({key: value for key, value in self._table.topics.items() if key != name})
+
+    def kind_of(self, name: str) -> QueueKind:
+        """The kind of queue that messages of this topic are filed in."""
+        found = self._table.topics.get(name)
+        if found is None or name.startswith(LIGHT_PREFIX):
+            return QueueKind.SIMPLE
+        return QueueKind.BATCH if found.queue_type == QueueKind.BATCH else QueueKind.SIMPLE
+
+    def _replace(self, topics: dict[str, TopicConfig]) -> None:
+        table = TopicTable(self._table.version.next(self._clock.now_ms()), topics)
+        self._path.parent.mkdir(exist_ok=True)
+        replace_file(self._path, encode_topics(table), keep_backup=True)
+        self._table = table

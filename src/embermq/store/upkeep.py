@@ -1,0 +1,101 @@
+"""What an open store does besides reading and writing: checkpoints, space, expiry, catching up."""
+
+from __future__ import annotations
+
+import logging
+
+from embermq.clock import Clock
+from embermq.errors import FlushTimeout, SyncFailed
+from embermq.format.checkpoint import Checkpoint, Progress
+from embermq.store.cleaner import Cleaner, find_shortage
+from embermq.store.housekeeper import Duty
+from embermq.store.parts import Parts
+from embermq.store.settings import StoreSettings
+from embermq.store.writer import Writer
+
+log = logging.getLogger(__name__)
+
+SPACE_CHECK_S = 0.5
+CATCH_UP_S = 0.2
+
+
+class Upkeep:
+    """The duties of the housekeeper, and the same on demand."""
+
+    def __init__(self, parts: Parts, writer: Writer, cleaner: Cleaner, settings: StoreSettings, clock: Clock) -> None:
+        self._parts = parts
+        self._writer = writer
+        self._cleaner = cleaner
+        self._reserve = settings.reserve_bytes
+        self._full_ratio = settings.disk_full_ratio
+        self._checkpoint_s = settings.checkpoint_interval_ms / 1000
+        self._checkpoint_bytes = settings.checkpoint_bytes
+        self._clean_s = settings.clean_interval_ms / 1000
+        self._sync_timeout_ms = settings.sync_timeout_ms
+        self._clock = clock
+        self._checkpoint_at = clock.monotonic()
+
+    def duties(self) -> list[Duty]:
+        return [
+            Duty("space", SPACE_CHECK_S, self.watch_space),
+            Duty("catch up", CATCH_UP_S, self.catch_up),
+            Duty("rates", 1.0, lambda: self._writer.statistics.sample(self._clock.monotonic())),
+            Duty("checkpoint", min(1.0, self._checkpoint_s), self._checkpoint_when_due),
+            Duty("retention", self._clean_s, self.clean),
+        ]
+
+    def checkpoint(self) -> None:
+        """Bring log, queues and index to the disk and remember how far they are."""
+        parts = self._parts
+        with self._writer.lock:
+            position, time = parts.dispatcher.position, parts.dispatcher.last_store_time
+            queue_count, entry_count = len(parts.queues), parts.queues.entry_count
+            index_files, index_entries = (parts.index.file_count, parts.index.entry_count) if parts.index else (0, 0)
+        previous = parts.checkpoint.checkpoint
+        time = max(time, previous.log_time)
+        try:
+            parts.flusher.wait(position, self._sync_timeout_ms)
+            parts.queues.flush()
+            if parts.index:
+                parts.index.flush()
+        except FlushTimeout as error:
+            log.warning("no checkpoint for now: %s", error)
+            return
+        except SyncFailed as error:
+            self._writer.gate.close(error)
+            raise
+        # Last, because it promises that all the rest is on disk.
+        parts.checkpoint.save(
+            Checkpoint(time, time, time, previous.master_flushed_position, previous.confirmed_position),
+            Progress(position, queue_count, entry_count, index_files, index_entries, time, time, time),
+        )
+        self._checkpoint_at = self._clock.monotonic()
+
+    def watch_space(self) -> None:
+        """Refuse puts while space is short, and allow them as soon as it is not."""
+        shortage = find_shortage(self._parts.commit_log.chain.paths, self._reserve, self._full_ratio)
+        if shortage is not None:
+            if self._writer.gate.refusal is None:
+                log.error("refusing puts: %s", shortage)
+            self._writer.gate.refuse(shortage)
+        elif self._writer.gate.allow():
+            log.info("space is back; puts are allowed again")
+
+    def catch_up(self) -> None:
+        """Dispatch what became visible while nobody put."""
+        if self._parts.dispatcher.position < self._writer.visible_end():
+            self._writer.dispatch()
+
+    def clean(self, *, asked: bool = False) -> int:
+        """Delete what retention allows; returns how many log files went."""
+        deleted = self._cleaner.clean(asked=asked)
+        if deleted:
+            self.checkpoint()
+        return deleted
+
+    def _checkpoint_when_due(self) -> None:
+        progress = self._parts.checkpoint.progress
+        since = self._parts.dispatcher.position - (progress.position if progress else 0)
+        elapsed = self._clock.monotonic() - self._checkpoint_at
+        if since >= self._checkpoint_bytes or (since and elapsed >= self._checkpoint_s):
+            self.checkpoint()

@@ -1,0 +1,157 @@
+"""The way of a batch of drafts into the log, onto the disk and before the readers' eyes.
+
+One lock makes all callers one writer. They leave it before they wait for the disk, so
+that one sync serves all of them, and take it again to dispatch what became visible.
+
+    with the lock       offsets → records in the log → (async: dispatch)
+    without             sync: wait until the disk has them
+    with the lock       sync: dispatch
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from embermq.clock import Clock
+from embermq.errors import DiskFull, StoreBusy
+from embermq.files.space import DiskSpace
+from embermq.format.record import Draft
+from embermq.log.commit_log import Appended, CommitLog
+from embermq.log.dispatching import tags_code_of
+from embermq.log.flusher import Flusher
+from embermq.log.placed import Placed
+from embermq.log.queue_offsets import Assignment, QueueOffsets
+from embermq.model.message import Receipt
+from embermq.store.dispatcher import Dispatcher
+from embermq.store.settings import Durability
+from embermq.store.state import WriteGate
+from embermq.store.statistics import Statistics
+
+log = logging.getLogger(__name__)
+
+
+class Writer:
+    """Puts batches. Safe for any number of threads."""
+
+    def __init__(
+        self,
+        path: Path,
+        commit_log: CommitLog,
+        offsets: QueueOffsets,
+        flusher: Flusher,
+        dispatcher: Dispatcher,
+        *,
+        durability: Durability,
+        sync_timeout_ms: int,
+        max_unflushed: int,
+        busy_wait_ms: int,
+        delay_levels: Sequence[int],
+        clock: Clock,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.gate = WriteGate()
+        self.statistics = Statistics()
+        self._path = path
+        self._commit_log = commit_log
+        self._offsets = offsets
+        self._flusher = flusher
+        self._dispatcher = dispatcher
+        self._durability = durability
+        self._sync_timeout_ms = sync_timeout_ms
+        self._max_unflushed = max_unflushed
+        self._busy_wait_ms = busy_wait_ms
+        self._delay_levels = delay_levels
+        self._clock = clock
+        self._host_hex = commit_log.store_host.hex().upper()
+
+    def put(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> list[Receipt]:
+        """Store what `make` returns; it is called with the lock held, once puts are allowed."""
+        began = self._clock.monotonic()
+        try:
+            self._admit()
+            with self.lock:
+                assignment, appended = self._append(make(), together=together)
+                if self._durability is Durability.ASYNC:
+                    self.dispatch()
+            if self._durability is Durability.SYNC:
+                self._wait_for_disk(appended.end)
+        except Exception:
+            self.statistics.refused += 1
+            raise
+        receipts = self._receipts(assignment, appended)
+        self.statistics.count_put(len(receipts), appended.end - appended.begin, self._clock.monotonic() - began)
+        return receipts
+
+    def visible_end(self) -> int:
+        """How far readers may see: what is on disk in sync mode, what is in the files otherwise."""
+        if self._durability is Durability.SYNC:
+            return self._flusher.flushed
+        return self._commit_log.chain.readable_end
+
+    def dispatch(self) -> None:
+        """Dispatch what is visible. A full disk stops it for now: the messages are safe in the log."""
+        with self.lock:
+            try:
+                self._dispatcher.dispatch(self.visible_end())
+            except OSError as error:
+                refusal = self._refuse_for_space(error)
+                log.error("dispatch stopped position=%d reason=%s", self._dispatcher.position, refusal)
+
+    def _admit(self) -> None:
+        """Let a put pass, hold it back while the disk is behind, or refuse it."""
+        self.gate.check()
+        chain, flusher = self._commit_log.chain, self._flusher
+        if flusher.failure is None and chain.end - flusher.flushed < self._max_unflushed:
+            return
+        in_time = flusher.failure or flusher.wait_behind(self._max_unflushed, self._busy_wait_ms)
+        if flusher.failure:
+            raise flusher.failure
+        if not in_time:
+            behind = chain.end - flusher.flushed
+            raise StoreBusy(self._path, behind=behind, limit=self._max_unflushed, waited_ms=self._busy_wait_ms)
+
+    def _append(self, drafts: Sequence[Draft], *, together: bool) -> tuple[Assignment, Appended]:
+        assignment = self._offsets.assign(drafts)
+        try:
+            appended = self._commit_log.append(assignment.drafts, assignment.offsets, together=together)
+        except OSError as error:
+            raise self._refuse_for_space(error) from error
+        self._offsets.confirm(assignment)
+        self._dispatcher.expect(appended.begin, appended.end, self._place(assignment, appended))
+        return assignment, appended
+
+    def _place(self, assignment: Assignment, appended: Appended) -> list[Placed]:
+        store_time, levels = appended.store_time, self._delay_levels
+        items = []
+        for draft, offset, count, position, size in zip(
+            *assignment[:3], appended.positions, appended.sizes, strict=True
+        ):
+            topic, properties = draft[0].decode(), draft[3]
+            code = tags_code_of(topic, properties, store_time, levels) if properties else 0
+            items.append(
+                Placed(topic, draft[1], offset, position, size, code, store_time, draft[5], properties, count or 1)
+            )
+        return items
+
+    def _receipts(self, assignment: Assignment, appended: Appended) -> list[Receipt]:
+        store_time, host = appended.store_time, self._host_hex
+        return [
+            Receipt(draft[0].decode(), draft[1], offset, position, store_time, host)
+            for draft, offset, position in zip(assignment.drafts, assignment.offsets, appended.positions, strict=True)
+        ]
+
+    def _wait_for_disk(self, end: int) -> None:
+        self._flusher.wait(end, self._sync_timeout_ms)
+        if self._dispatcher.position < end:
+            self.dispatch()
+
+    def _refuse_for_space(self, error: OSError) -> DiskFull:
+        """Refuse puts from now on, because the disk did not give what was asked for."""
+        path = self._commit_log.chain.paths[0]
+        wanted = f"what the next file needs ({error.strerror or error})"
+        refusal = DiskFull(path, free=DiskSpace.usage(path).free, limit=wanted)
+        self.gate.refuse(refusal)
+        return refusal
