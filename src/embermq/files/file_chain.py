@@ -21,7 +21,7 @@ from embermq.files.durable import sync_directory
 from embermq.files.mapped_file import MappedFile
 from embermq.files.new_files import NewFiles
 from embermq.files.paths import check_no_gap, find_files
-from embermq.files.preparer import Preparer
+from embermq.files.preparer import WINDOW, Preparer
 from embermq.files.write_buffer import WriteBufferPool
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class FileChain:
         self.read_only = read_only
         self.files: tuple[MappedFile, ...] = ()
         self.hung: tuple[MappedFile, ...] = ()  # to be deleted, but held by readers
+        self._preparer = preparer
         self._pool = pool
         self._reserve_step = reserve_step
         self._clock = clock or SystemClock()
@@ -154,6 +155,12 @@ class FileChain:
         """Ask the preparer, if there is one, for the files to come."""
         last = self.last
         self._new.plan_after(last.start if last else -self.file_size)
+
+    def warm_ahead(self) -> None:
+        """Have the preparer, if there is one, warm the pages that appends will reach next. Cheap."""
+        last = self.last
+        if self._preparer is not None and last is not None:
+            self._preparer.warm_ahead(last, last.written + WINDOW)
 
     def find(self, position: int) -> MappedFile | None:
         """The file that covers `position`, written or not."""

@@ -368,6 +368,7 @@ class MappedFile(Holdable):
             self._is_overwritten = False  # before the sync: what is overwritten during it needs another
             os.fdatasync(self._descriptor)  # covers pages changed through the map
         except OSError as error:
+            self._is_overwritten = True
             self.seal()
             raise SyncFailed(self.path, error) from error
         finally:

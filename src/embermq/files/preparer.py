@@ -37,12 +37,12 @@ def make_file(path: Path, size: int, *, reserve_step: int = 0) -> MappedFile:
     make_directory(path.parent)
     if path.exists() and path.stat().st_size > 0:
         raise FileExistsError(errno.EEXIST, "a new file would hide this one", str(path))
-    file = MappedFile.open(path, size, reserve_step=reserve_step)
     try:
+        file = MappedFile.open(path, size, reserve_step=reserve_step)
         file.reserve(1)
         sync_directory(path.parent)
-    except BaseException:
-        file.destroy(force=True)
+    except OSError:
+        path.unlink(missing_ok=True)  # and with it whatever space it got
         raise
     return file
 

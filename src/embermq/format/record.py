@@ -126,7 +126,8 @@ def encode_draft(
 ) -> bytes:
     """The record that `draft` becomes at its place. Raises IllegalMessage if no record can hold it."""
     if with_property_crc:
-        parts, _ = encode_drafts((draft,), (offset,), position, store_time, store_host, with_property_crc=True)
+        places = (offset,), position, store_time, store_host
+        parts, _ = encode_drafts((draft,), *places, with_property_crc=True)
         return b"".join(parts)
     # What encode_drafts does, without what it needs to do it many times.
     topic, queue, body, properties, flag, sys_flag, born, born_host, reconsume_times, prepared = draft

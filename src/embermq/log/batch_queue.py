@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from itertools import starmap
 from pathlib import Path
+from typing import Final
 
 from embermq.format.batch_entry import BATCH_ENTRY, BatchEntry
 from embermq.log.entry_chain import EntryChain
@@ -20,6 +20,8 @@ from embermq.log.queue_kind import QueueKind
 from embermq.log.time_search import first_at_or_after, last_at_or_before
 
 log = logging.getLogger(__name__)
+
+_UNUSED: Final = (-1, 0)  # the last two fields: compacted offset and reserved
 
 
 class BatchQueue:
@@ -43,7 +45,11 @@ class BatchQueue:
         self.end_position = 0
         self._first = 0  # the index of the entry that min_offset belongs to
         self._entries = EntryChain(
-            folder, BATCH_ENTRY, BatchEntry._make, file_size=file_size, read_only=read_only
+            folder,
+            BATCH_ENTRY,
+            BatchEntry._make,
+            file_size=file_size,
+            read_only=read_only,
         )
 
     def load(self) -> None:
@@ -64,9 +70,15 @@ class BatchQueue:
         """
         if items and items[0].offset < self.max_offset:
             items = self._without_known(items)
-        if items:
-            self._entries.end = self._entries.write([_encode(items)])
-            self._update()
+        if not items:
+            return
+        end = self._entries.write([_encode(items)])
+        last = items[-1]
+        self.end_position = last.position + last.size
+        if self._first == self._entries.end:
+            self.min_offset = items[0].offset
+        self._entries.end = end
+        self.max_offset = last.offset + last.count
 
     def read(self, offset: int, count: int) -> list[BatchEntry]:
         """The entries with messages of [offset, offset + count).
@@ -151,7 +163,7 @@ class BatchQueue:
             if begin is None or item.offset < begin.base_offset:
                 continue  # its file is deleted
             index = self._find_index(item.offset, self._entries.begin)
-            if self._entries.find(index) != _entry_of(item):
+            if not self._entries.holds(index, _encode([item])):
                 log.warning("queue differs from the log, cut folder=%s offset=%d", self.folder, item.offset)
                 self._cut_at(index)
                 return items[number:]
@@ -178,9 +190,11 @@ class BatchQueue:
         return entry.store_time if entry is not None and entry.is_valid else None
 
 
-def _entry_of(item: Placed) -> BatchEntry:
-    return BatchEntry(item.position, item.size, item.tags_code, item.store_time, item.offset, item.count)
-
-
 def _encode(items: Sequence[Placed]) -> bytes:
-    return b"".join(starmap(BATCH_ENTRY.pack, map(_entry_of, items)))
+    pack = BATCH_ENTRY.pack
+    return b"".join(
+        [
+            pack(item.position, item.size, item.tags_code, item.store_time, item.offset, item.count, *_UNUSED)
+            for item in items
+        ]
+    )

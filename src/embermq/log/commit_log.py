@@ -58,6 +58,7 @@ class CommitLog:
             runs = plan_runs(sizes, file.size - file.written, file.size, together=together)
             self.chain.ensure_next(len(runs) - 1)  # all the files before the first byte
             positions = self._append_runs(runs, drafts, offsets, store_time)
+        self.chain.warm_ahead()
         self.last_store_time = store_time
         return Appended(begin, self.chain.end, positions, sizes, store_time)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import starmap
-from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +26,6 @@ log = logging.getLogger(__name__)
 LARGEST_GAP: Final = 2**23  # offsets without a message (168 MB of entries); more than that is damage
 _BLANKS: Final = PRE_BLANK * 4_096
 _SEARCHED_FOR_ADDRESS: Final = 4_096  # entries at the end of a queue
-
-_offset_of = itemgetter(Placed._fields.index("offset"))
-_entry_of = itemgetter(*map(Placed._fields.index, ("position", "size", "tags_code")))
 
 
 class ConsumeQueue:
@@ -263,8 +258,9 @@ def _iter_runs(items: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
 
 def _is_run(items: Sequence[Placed]) -> bool:
     first = items[0].offset if items else 0
-    return bool(items) and list(map(_offset_of, items)) == list(range(first, first + len(items)))
+    return bool(items) and [item.offset for item in items] == list(range(first, first + len(items)))
 
 
 def _encode(items: Sequence[Placed]) -> bytes:
-    return b"".join(starmap(ENTRY.pack, map(_entry_of, items)))
+    pack = ENTRY.pack
+    return b"".join([pack(item.position, item.size, item.tags_code) for item in items])

@@ -22,6 +22,7 @@ from embermq.model.properties import (
 from embermq.model.topic import SCHEDULE_TOPIC
 
 UNKNOWN_LEVEL_MS = 1_000
+NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
 _TAGS = TAGS.encode()
 _DELAY = DELAY.encode()
 _INNER_NUM = INNER_NUM.encode()
@@ -81,11 +82,6 @@ def iter_placed(
         except ValueError as error:
             raise CorruptRecord(position + at, f"its properties cannot be read: {error}") from error
         at += scanned.size
-
-
-def has_queue_entry(item: Placed) -> bool:
-    """Records marked prepared or rolled back are in the log alone."""
-    return item.sys_flag & SysFlag.TRANSACTION_MASK in (0, SysFlag.COMMITTED)
 
 
 def light_copies(item: Placed) -> list[Placed]:

@@ -12,10 +12,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-Check: TypeAlias = Callable[[tuple[Any, ...]], bool]  # whether the fields of an entry are those of a valid one
+Check: TypeAlias = Callable[[tuple[Any, ...]], bool]  # whether these are the fields of a valid entry
 
-_HEAD: Final = struct.Struct(">qi")  # every kind of entry begins with position and size of its record
-_CHECKED_ENTRIES: Final = 8  # this many before the end must be valid
+_SIZE: Final = struct.Struct(">i")  # of the record
+_SIZE_AT: Final = 8  # behind the position, in every kind of entry
+_FIRST_STEP: Final = 64
+_CHECKED_ENTRIES: Final = 4  # this many before the end must be valid
 _CHECKED: Final = bytes(4_096)  # and this much behind it zero
 
 
@@ -28,31 +30,33 @@ class EntriesEnd(NamedTuple):
 
 def find_entries_end(views: Sequence[memoryview], layout: struct.Struct, is_valid: Check) -> EntriesEnd:
     """Where the valid entries end that `views`, files one after the other, begin with."""
-    whole = 0
-    for view in views:
-        size = layout.size * guess_count(view, layout.size)
-        if size < len(view):
-            if view is views[-1] and _looks_like_end(view, size, layout, is_valid):
-                return EntriesEnd(whole + size, is_sound=True)
-            return EntriesEnd(_scan(views, layout, is_valid), is_sound=False)
-        whole += size
-    return EntriesEnd(whole, is_sound=True)
+    if not views:
+        return EntriesEnd(0, is_sound=True)
+    whole = sum(map(len, views[:-1]))
+    if all(_size_at(view, len(view) - layout.size) > 0 for view in views[:-1]):
+        size = guess_count(views[-1], layout.size) * layout.size
+        if _looks_like_end(views[-1], size, layout, is_valid):
+            return EntriesEnd(whole + size, is_sound=True)
+    return EntriesEnd(_scan(views, layout, is_valid), is_sound=False)
 
 
 def guess_count(view: memoryview, size: int) -> int:
     """How many entries of `size` bytes a file begins with, if only zeros follow them."""
 
     def is_missing(index: int) -> bool:
-        return bool(_HEAD.unpack_from(view, index * size)[1] <= 0)
+        return _size_at(view, index * size) <= 0
 
     most = len(view) // size
-    if not is_missing(most - 1):
-        return most
     # In growing steps: most files are nearly empty, and each page that is looked at costs memory.
-    low, high = 0, 1
+    low, high = 0, _FIRST_STEP
     while high < most and not is_missing(high - 1):
-        low, high = high, high * 2
-    return bisect_left(range(most), True, lo=low, hi=min(high, most) - 1, key=is_missing)
+        low, high = high, high * 8
+    return bisect_left(range(most), True, lo=low, hi=min(high, most), key=is_missing)
+
+
+def _size_at(view: memoryview, at: int) -> int:
+    size: int = _SIZE.unpack_from(view, at + _SIZE_AT)[0]
+    return size
 
 
 def _looks_like_end(view: memoryview, size: int, layout: struct.Struct, is_valid: Check) -> bool:

@@ -8,6 +8,9 @@ Entries point into the log in its order, so their positions rise with the index.
 entry fills an index that has no record; searches take the nearest record before it
 instead. One thread writes. `end` is what readers trust: it moves on after entries are
 written, and back before they are cut.
+
+The kernel is told not to read ahead in the file at the end: it would fill the memory
+with the zeros of a file that is hardly begun, megabytes for every queue.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from embermq.files.file_chain import FileChain
+from embermq.files.mapped_file import MappedFile
 from embermq.log.entries_end import find_entries_end
 
 RESERVE_STEP: Final = 65_536
@@ -48,7 +52,7 @@ class EntryChain(Generic[E]):
         file_size: int, blank: bytes = b"", read_only: bool = False,
     ) -> None:  # fmt: skip
         if file_size <= 0 or file_size % layout.size:
-            raise ValueError(f"{folder}: files of {file_size} bytes hold no whole number of {layout.size}-byte entries")
+            raise ValueError(f"{folder}: files of {file_size} bytes for entries of {layout.size}")
         self.end = 0
         self.per_file = file_size // layout.size
         self._files = FileChain(folder, file_size, reserve_step=RESERVE_STEP, read_only=read_only)
@@ -66,6 +70,8 @@ class EntryChain(Generic[E]):
         """
         self._files.load()
         files = self._files.files[-_CHECKED_FILES:]
+        if files:
+            files[-1].advise_random()
         found = find_entries_end([file.view for file in files], self._layout, self._is_valid)
         end = (files[0].start if files else 0) + found.size
         if not self._files.read_only:
@@ -172,8 +178,11 @@ class EntryChain(Generic[E]):
 
     def record_at(self, index: int) -> E | None:
         """The entry at `index` or, where that is blank, the nearest before it that is not."""
-        record = self.last_record(index + 1)
-        return None if record is None else self.find(record)
+        data = self._files.select(index * self._size, self._size) if index < self.end else None
+        if data is not None and data == self._blank:
+            record = self.last_record(index)
+            return None if record is None else self.find(record)
+        return None if data is None else self._make(self._layout.unpack(data))
 
     def cut(self, index: int) -> None:
         """Forget the entries from `index` on; on return they are gone from the disk, too.
@@ -189,8 +198,11 @@ class EntryChain(Generic[E]):
 
     def delete_before(self, position: int) -> int:
         """Delete the files whose records all lie before `position`, never the last; return how many went."""
-        size = self._size
-        return len(self._files.delete_oldest(lambda file: self._is_early((file.start + file.size) // size - 1, position)))
+
+        def is_early(file: MappedFile) -> bool:
+            return self._is_early((file.start + file.size) // self._size - 1, position)
+
+        return len(self._files.delete_oldest(is_early))
 
     def flush(self, least_pages: int = 0) -> None:
         """Bring what is written onto the disk. Raises SyncFailed."""
@@ -213,6 +225,8 @@ class EntryChain(Generic[E]):
         data = memoryview(block)
         while data:
             file = self._files.append_file(at * self._size)
+            if file.written == 0:
+                file.advise_random()
             room = file.size - file.written
             file.append(data[:room])
             data = data[room:]

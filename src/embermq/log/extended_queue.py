@@ -45,6 +45,8 @@ class ExtendedQueue:
         Without it, or if there is no entry, the last file is read from its beginning.
         """
         self._files.load()
+        if self._files.last is not None:
+            self._files.last.advise_random()  # nothing is worth reading ahead, see entry_chain
         end = None if last is None else self._find_end_of(last)
         if end is None:
             end = self._scan_end()
@@ -119,6 +121,8 @@ class ExtendedQueue:
         if len(data) + _KEPT_FREE > left:
             file.append(END_MARK.ljust(left, b"\0"))
             file = self._files.append_file()
+        if file.written == 0:
+            file.advise_random()
         return file.append(data)
 
     def _find_end_of(self, address: int) -> int | None:

@@ -98,19 +98,20 @@ class Flusher:
             )
 
     def _run(self) -> None:
+        times = self._times
         committed_at = flushed_at = self._clock.monotonic()
         while not self._stopping and not self.failure:
             asked = self._wait_for_work()
             now = self._clock.monotonic()
-            if self._times.commit_interval_s is not None:
-                thorough = asked or now - committed_at >= self._times.commit_thorough_interval_s
-                self._guarded(lambda: self._chain.commit(0 if thorough else self._times.commit_least_pages))
+            if times.commit_interval_s is not None:
+                thorough = asked or now - committed_at >= times.commit_thorough_interval_s
                 committed_at = now if thorough else committed_at
-            thorough = asked or self._times.interval_s is None or now - flushed_at >= self._times.thorough_interval_s
-            self._guarded(lambda: self._chain.flush(0 if thorough else self._times.least_pages))
+                self._guarded(self._chain.commit, 0 if thorough else times.commit_least_pages)
+            thorough = asked or times.interval_s is None or now - flushed_at >= times.thorough_interval_s
             flushed_at = now if thorough else flushed_at
-        self._guarded(lambda: self._chain.commit())
-        self._guarded(lambda: self._chain.flush())
+            self._guarded(self._chain.flush, 0 if thorough else times.least_pages)
+        self._guarded(self._chain.commit, 0)
+        self._guarded(self._chain.flush, 0)
 
     def _wait_for_work(self) -> bool:
         """Sleep until asked, or for one interval; tells whether somebody asked."""
@@ -119,19 +120,15 @@ class Flusher:
             self._work.wait_for(lambda: self._stopping or self._wanted > self.flushed, min(intervals, default=None))
             return self._wanted > self.flushed
 
-    def _guarded(self, step: Callable[[], int]) -> None:
+    def _guarded(self, step: Callable[[int], int], least_pages: int) -> None:
         """Run one commit or sync, and publish how far the log is, or that it failed."""
         if self.failure:
             return
         try:
-            step()
+            step(least_pages)
         except SyncFailed as error:
             log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
             self.failure = error
-        except OSError as error:
-            failed = SyncFailed(self._chain.paths[0], error)
-            log.critical("commit failed path=%s cause=%s; puts are refused until restart", self._chain.paths[0], error)
-            self.failure = failed
         self.sync_count += 1
         with self._changed:
             self.flushed = self._chain.flushed

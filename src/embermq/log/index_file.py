@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from embermq.errors import CorruptRecord, FileSealed
+from embermq.errors import CorruptRecord, FileSealed, WrongFileSize
 from embermq.files.durable import sync_directory
 from embermq.files.mapped_file import MappedFile
 from embermq.format.index_entry import (
@@ -54,17 +54,16 @@ class IndexFile:
 
     @classmethod
     def open(cls, path: Path, *, slots: int, entries: int, read_only: bool = False) -> Self:
-        """Map the file at `path`; a missing one is made.
-
-        Raises WrongFileSize, and CorruptRecord for a header that no index file has.
-        """
+        """Map the file at `path`. Raises WrongFileSize, and CorruptRecord for a header that no index file has."""
         size = index_file_size(slots, entries)
+        if (found := path.stat().st_size) != size:
+            raise WrongFileSize(path, found=found, expected=size)
         mapped = MappedFile.open(path, size, start=0, read_only=read_only, reserve_step=RESERVE_STEP)
         file = cls(mapped, slots=slots, entries=entries)
         try:
             file._check_header()
         except BaseException:
-            mapped.close()
+            file.close()
             raise
         return file
 
@@ -74,7 +73,10 @@ class IndexFile:
 
         Raises OSError or SyncFailed; then there is no such file.
         """
-        file = cls.open(path, slots=slots, entries=entries)
+        size = index_file_size(slots, entries)
+        file = cls(
+            MappedFile.open(path, size, start=0, reserve_step=RESERVE_STEP), slots=slots, entries=entries
+        )
         # Until something is put, a file says where the one before it ended, as RocketMQ's does.
         time, position = after.end_time, after.end_position
         try:

@@ -52,11 +52,14 @@ def cut_file(file: IndexFile, position: int) -> int:
 
 
 def _find_first(file: IndexFile, position: int) -> int:
-    """The number of the first entry to forget, whatever the header counts."""
-    begin = file.header.begin_position
+    """The number of the first entry to forget."""
+    header = file.header
+    last = file.read_entry(header.next_entry - 1)
+    if last.position == header.end_position < position:  # nothing from the cut on was counted yet
+        return header.next_entry
 
     def is_before(entry: IndexEntry) -> bool:
-        return begin <= entry.position < position and entry != _ZEROS
+        return header.begin_position <= entry.position < position and entry != _ZEROS
 
     low, high = 0, file.entries
     while high - low > 1:
@@ -71,12 +74,15 @@ def _find_first(file: IndexFile, position: int) -> int:
 
 
 def _is_torn(file: IndexFile, number: int) -> bool:
-    """Whether an entry seems to be before the cut only because the low half of its position is missing."""
+    """Whether an entry seems to be before the cut only because the low half of its position is missing.
+
+    Where that cannot be told, and keeping the entry breaks no chain, it counts as whole.
+    """
     entry = file.read_entry(number)
     if entry.position & 0xFFFF_FFFF or entry.seconds or entry.previous:
         return False
     slot = entry.key_hash % file.slots
-    return slot in _find_newest(file, {slot}, number)  # it says that there is none
+    return file.read_slot(slot) < number or slot in _find_newest(file, {slot}, number)
 
 
 def _repair_slots(file: IndexFile, first: int, position: int) -> int:

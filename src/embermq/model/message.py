@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -88,6 +88,15 @@ class StoredMessage(NamedTuple):
         return time_of(self.store_time_ms)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
 def time_of(milliseconds: int) -> datetime:
     """The moment that `milliseconds` since 1970 stands for, in UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return _EPOCH + milliseconds * _MILLISECOND
+
+
+def milliseconds_of(time: datetime) -> int:
+    """The milliseconds from 1970 to `time`; one without a time zone is local time."""
+    return (time.astimezone(UTC) - _EPOCH) // _MILLISECOND

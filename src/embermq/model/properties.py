@@ -132,6 +132,8 @@ def find_property(data: bytes, name: bytes) -> bytes | None:
     try:
         inside, first = _KNOWN[name]
     except KeyError:
+        if not name:
+            return None
         inside, first = _fences(name)
     at = data.rfind(inside)
     while at >= 0:
@@ -142,7 +144,7 @@ def find_property(data: bytes, name: bytes) -> bytes | None:
         if end > begin:
             return data[begin:end]
         at = data.rfind(inside, 0, at)  # no value, so an earlier one counts
-    if name and data.startswith(first):
+    if data.startswith(first):
         begin = len(first)
         end = data.find(b"\x02", begin)
         return data[begin : end if end >= 0 else len(data)] or None

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from embermq.errors import CorruptRecord
 from embermq.log.commit_log import CommitLog
-from embermq.log.dispatching import has_queue_entry, iter_placed, light_copies
+from embermq.log.dispatching import NOT_QUEUED, iter_placed, light_copies
 from embermq.log.key_index import KeyIndex
 from embermq.log.placed import Placed
 from embermq.model.properties import INNER_MULTI_DISPATCH
@@ -53,9 +53,9 @@ class Dispatcher:
         self.position = position  # everything before it is in queues and index
         self.last_store_time = 0
         self.listeners: list[Listener] = []
+        self.queues = queues
+        self.index = index
         self._commit_log = commit_log
-        self._queues = queues
-        self._index = index
         self._delay_levels = delay_levels
         self._light_queues = light_queues
         self._waiting: deque[_Chunk] = deque()
@@ -105,16 +105,16 @@ class Dispatcher:
         return True
 
     def _hand_on(self, items: Sequence[Placed]) -> None:
-        queued = [item for item in items if has_queue_entry(item)]
+        queued = [item for item in items if not item[7] & NOT_QUEUED]  # 7 is its sys flag
         if self._light_queues:
             queued += [copy for item in queued if _MULTI_DISPATCH in item.properties for copy in light_copies(item)]
         groups: dict[tuple[str, int], list[Placed]] = {}
         for item in queued:
             groups.setdefault(_by_queue(item), []).append(item)
         for (topic, queue), group in groups.items():
-            self._queues.get_or_make(topic, queue).put(group)
-        if self._index is not None:
-            self._index.put(items)
+            self.queues.get_or_make(topic, queue).put(group)
+        if self.index is not None:
+            self.index.put(items)
         self.last_store_time = items[-1].store_time
         for listener in self.listeners:
             listener(items)

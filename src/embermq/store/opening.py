@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from embermq.errors import CorruptRecord, OutOfRange
 from embermq.format.checkpoint import Progress
@@ -63,11 +64,18 @@ class Recovered:
     kept: tuple[str, ...]  # files with bytes that were cut
 
 
+class _Plan(NamedTuple):
+    """Where reading begins, and from which position on queues and index are made again."""
+
+    begin: int
+    reason: Begin
+    queues_from: int
+    index_from: int
+
+
 def recover(
     layout: Layout,
     commit_log: CommitLog,
-    queues: Queues,
-    index: KeyIndex | None,
     dispatcher: Dispatcher,
     checkpoint: CheckpointFile,
     *,
@@ -76,9 +84,9 @@ def recover(
 ) -> Recovered:
     """Bring log, queues and index into agreement. All of them are loaded; nothing was changed so far."""
     clean = not layout.abort_file.exists()
-    begin, reason = _choose_begin(commit_log, queues, index, checkpoint, clean=clean)
-    chain = commit_log.chain
-    scan = scan_log(chain, begin, verify_properties=verify_properties, report=report)
+    queues, index, chain = dispatcher.queues, dispatcher.index, commit_log.chain
+    plan = _make_plan(commit_log, queues, index, checkpoint, clean=clean)
+    scan = scan_log(chain, plan.begin, verify_properties=verify_properties, report=report)
     if scan.damage:
         log.warning("log ends in damage position=%d reason=%s", scan.end, scan.damage.reason)
     kept = []
@@ -86,58 +94,66 @@ def recover(
         chain.set_end(scan.end)
     else:
         kept = cut_log(chain, scan.end, layout.root / BROKEN_FOLDER)
-        chain.sync(begin)  # a killed process may have left it in memory only
-    queues.cut(begin)
+        chain.sync(plan.begin)  # a killed process may have left it in memory only
+    queues.cut(min(plan.queues_from, scan.end))
     if index is not None:
-        index.cut(begin)
+        index.cut(min(plan.index_from, scan.end))
     commit_log.last_store_time = max(scan.last_store_time, checkpoint.checkpoint.log_time)
-    dispatcher.position = begin
+    dispatcher.position = plan.begin
     while dispatcher.position < scan.end and dispatcher.dispatch_slice(scan.end):
-        report(dispatcher.position - begin, scan.end - begin)
-    queues.correct_min(commit_log.chain.begin)
-    log.info("recovered begin=%d end=%d records=%d reason=%s clean=%s", begin, scan.end, scan.records, reason, clean)
-    return Recovered(begin, reason, scan, clean, tuple(str(path) for path in kept))
+        report(dispatcher.position - plan.begin, scan.end - plan.begin)
+    queues.correct_min(chain.begin)
+    log.info(
+        "recovered begin=%d end=%d records=%d reason=%s clean=%s",
+        plan.begin,
+        scan.end,
+        scan.records,
+        plan.reason,
+        clean,
+    )
+    return Recovered(plan.begin, plan.reason, scan, clean, tuple(str(path) for path in kept))
 
 
-def _choose_begin(
+def _make_plan(
     commit_log: CommitLog, queues: Queues, index: KeyIndex | None, checkpoint: CheckpointFile, *, clean: bool
-) -> tuple[int, Begin]:
+) -> _Plan:
     chain = commit_log.chain
+    first, end = chain.begin, chain.end
     if not chain.files:
-        return 0, Begin.NEW
-    progress = checkpoint.progress
-    if progress is not None:
-        return _begin_by_progress(commit_log, queues, index, progress)
-    if not len(queues):
-        return chain.begin, Begin.QUEUES_MISSING
-    if index is not None and not index.file_count:
-        return chain.begin, Begin.INDEX_MISSING
+        return _Plan(0, Begin.NEW, 0, 0)
+    if checkpoint.progress is not None:
+        return _plan_by_progress(commit_log, queues, index, checkpoint.progress)
     if not clean:
         limit = min(checkpoint.checkpoint.log_time, checkpoint.checkpoint.queue_time) - CLOCK_SLACK_MS
-        return first_matching_file(chain, lambda _, store_time: store_time <= limit), Begin.FILE_BY_TIME
-    if _reaches(commit_log, queues):
-        return max(queues.end_position, chain.begin), Begin.QUEUE_END
-    return chain.begin, Begin.QUEUES_AHEAD
+        begin = first_matching_file(chain, lambda _, store_time: store_time <= limit)
+        return _Plan(begin, Begin.FILE_BY_TIME, begin, begin)
+    if not _reaches(commit_log, queues):
+        return _Plan(first, Begin.QUEUES_AHEAD, first, first)
+    if not len(queues):
+        return _Plan(first, Begin.QUEUES_MISSING, first, end)
+    if index is not None and not index.file_count:
+        return _Plan(first, Begin.INDEX_MISSING, end, first)
+    begin = max(queues.end_position, first)
+    return _Plan(begin, Begin.QUEUE_END, begin, begin)
 
 
-def _begin_by_progress(
-    commit_log: CommitLog, queues: Queues, index: KeyIndex | None, progress: Progress
-) -> tuple[int, Begin]:
+def _plan_by_progress(commit_log: CommitLog, queues: Queues, index: KeyIndex | None, progress: Progress) -> _Plan:
     """Whether queues and index still hold all that they held at the checkpoint."""
-    first = commit_log.chain.begin
-    if not first <= progress.position <= commit_log.chain.end:
-        return first, Begin.CHECKPOINT_AHEAD
-    queues.cut(progress.position)
+    first, done = commit_log.chain.begin, progress.position
+    if not first <= done <= commit_log.chain.end:
+        return _Plan(first, Begin.CHECKPOINT_AHEAD, first, first)
+    queues.cut(done)
     if index is not None:
-        index.cut(progress.position)
+        index.cut(done)
+    if not _reaches(commit_log, queues):
+        return _Plan(first, Begin.CHECKPOINT_AHEAD, first, first)
+    is_index_whole = index is None or index.entry_count == progress.index_entries
     # More queues than counted are those that the cut has just emptied.
     if len(queues) < progress.queue_count or queues.entry_count != progress.entry_count:
-        return first, Begin.QUEUES_SHORT
-    if index is not None and index.entry_count != progress.index_entries:
-        return first, Begin.INDEX_SHORT
-    if not _reaches(commit_log, queues):
-        return first, Begin.CHECKPOINT_AHEAD
-    return progress.position, Begin.CHECKPOINT
+        return _Plan(first, Begin.QUEUES_SHORT, done, done if is_index_whole else first)
+    if not is_index_whole:
+        return _Plan(first, Begin.INDEX_SHORT, done, first)
+    return _Plan(done, Begin.CHECKPOINT, done, done)
 
 
 def _reaches(commit_log: CommitLog, queues: Queues) -> bool:

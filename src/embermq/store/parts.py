@@ -124,8 +124,6 @@ def _open_locked(
     recovered = recover(
         layout,
         commit_log,
-        queues,
-        index,
         dispatcher,
         checkpoint,
         verify_properties=settings.verify_property_crc,

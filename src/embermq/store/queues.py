@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from embermq.errors import WrongQueueKind
+from embermq.format.batch_entry import BatchEntry
 from embermq.format.queue_entry import QueueEntry
 from embermq.log.batch_queue import BatchQueue
 from embermq.log.consume_queue import ConsumeQueue
@@ -89,7 +90,7 @@ class Queues:
         """The end of the last record that any queue points to."""
         return max((each.end_position for each in self._queues.values()), default=0)
 
-    def last_entry(self) -> QueueEntry | None:
+    def last_entry(self) -> QueueEntry | BatchEntry | None:
         """The entry of the newest record that any queue points to."""
         newest = max(self._queues.values(), key=lambda each: each.end_position, default=None)
         return newest.last_entry() if newest is not None else None

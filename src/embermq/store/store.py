@@ -24,7 +24,7 @@ from embermq.format.message_id import decode_message_id
 from embermq.format.record import Draft
 from embermq.log.key_index import keys_of
 from embermq.log.recovery import Report
-from embermq.model.message import Message, Receipt, StoredMessage
+from embermq.model.message import Message, Receipt, StoredMessage, milliseconds_of
 from embermq.model.subscription import TagFilter
 from embermq.model.topic import TopicConfig
 from embermq.store.cleaner import Cleaner
@@ -112,8 +112,8 @@ class Store:
         batch = list(messages)
         if not batch:
             return []
-        draft, born_time = self._intake.draft, self._clock.now_ms()
-        return self.put_drafts(lambda: [draft(message, born_time) for message in batch])
+        born_time = self._clock.now_ms()
+        return self.put_drafts(lambda: self._intake.drafts(batch, born_time))
 
     def put_drafts(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> list[Receipt]:
         """Store the drafts that `make` returns; it runs where no other put does. For brokers."""
@@ -162,8 +162,8 @@ class Store:
         self._check_open()
         if self._parts.index is None:
             return []
-        begin = int(since.timestamp() * 1000) if since else 0
-        end = int(until.timestamp() * 1000) if until else END_OF_TIME_MS
+        begin = milliseconds_of(since) if since else 0
+        end = milliseconds_of(until) if until else END_OF_TIME_MS
         found: dict[int, StoredMessage] = {}
         for position in self._parts.index.iter_positions(topic, key, begin_ms=begin, end_ms=end):
             if len(found) == limit:
@@ -190,7 +190,7 @@ class Store:
             return 0
         commit_log = self._parts.commit_log
         return found.find_offset(
-            int(time.timestamp() * 1000),
+            milliseconds_of(time),
             upper=upper,
             time_at=lambda entry: commit_log.find_store_time(entry.position, entry.size),
         )
