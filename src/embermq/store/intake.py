@@ -95,6 +95,8 @@ class Intake:
     def _properties(self, message: Message) -> bytes:
         values = dict(message.properties)
         for name, value in values.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise IllegalProperty(str(name), f"text is wanted, not {type(value).__name__}")
             check_property(name, value)
         if message.keys:
             values[KEYS] = self._keys(message)
@@ -123,6 +125,11 @@ def _check_text(name: str, value: str) -> None:
         raise IllegalProperty(name, f"text is wanted, not {type(value).__name__}")
     if "\x01" in value or "\x02" in value:
         raise IllegalProperty(name, "it holds a separator byte (0x01 or 0x02)")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise IllegalProperty(name, f"no UTF-8 for it: {error.reason}") from error
 
 
 def _body(message: Message) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from embermq.clock import Clock
-from embermq.errors import SettingsError, StoreMissing, StoreReadOnly
+from embermq.errors import StoreMissing, StoreReadOnly
 from embermq.files.durable import sync_directory
 from embermq.files.file_chain import FileChain
 from embermq.files.lock import DirectoryLock
@@ -23,7 +23,6 @@ from embermq.log.key_index import KeyIndex
 from embermq.log.queue_offsets import QueueOffsets
 from embermq.log.recovery import Report
 from embermq.model.delay import parse_delay_levels
-from embermq.model.message import Host
 from embermq.store.checkpoint_file import CheckpointFile
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout, find_layout
@@ -35,7 +34,6 @@ from embermq.store.topics import Topics
 log = logging.getLogger(__name__)
 
 TOPICS_FILE = "topics.json"
-_LARGEST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def _open_locked(
     path: Path, lock: DirectoryLock, settings: StoreSettings, clock: Clock, report: Report, undo: ExitStack
 ) -> Parts:
     layout = find_layout(path, settings)
-    store_host = encode_host(parse_host(settings.store_host))
+    store_host = encode_host(settings.host())
     topics = Topics(
         layout.config_folder / TOPICS_FILE,
         clock=clock,
@@ -162,14 +160,6 @@ def _make_chain(
     )
     undo.callback(chain.close)
     return chain, preparer
-
-
-def parse_host(text: str) -> Host:
-    """`address:port` as a Host; an IPv6 address stands in brackets."""
-    address, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        raise SettingsError(f"store_host is {text!r}; address:port is wanted, such as 127.0.0.1:10911")
-    return Host(address.strip("[]"), int(port))
 
 
 def _load_index(layout: Layout, settings: StoreSettings, clock: Clock) -> KeyIndex | None:

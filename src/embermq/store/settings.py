@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Any, Self
 
 from embermq.errors import SettingsError
 from embermq.model.delay import parse_delay_levels
+from embermq.model.message import Host
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 MIN_LOG_FILE_SIZE = 4096
 ROCKETMQ_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+LARGEST_PORT = 65_535
 LARGEST_PROPERTIES = 32_767  # the size is kept in a signed 16-bit field
 
 
@@ -160,6 +163,7 @@ class StoreSettings:
             if not 0 < value <= 1:
                 raise SettingsError(f"{name} is {value}; a share of the disk lies above 0 and is at most 1")
         self.delete_hours()
+        self.host()
         parse_delay_levels(self.delay_levels)
 
     @classmethod
@@ -184,6 +188,18 @@ class StoreSettings:
         if not hours <= frozenset(range(24)):
             raise SettingsError(f"delete_when is {self.delete_when!r}; the hours of a day are 00 to 23")
         return hours
+
+    def host(self) -> Host:
+        """`store_host` in its parts; an IPv6 address stands in brackets."""
+        address, _, port = self.store_host.rpartition(":")
+        try:
+            ip_address(address.strip("[]"))
+            if int(port) > LARGEST_PORT:
+                raise ValueError(f"there is no port {port}")
+        except ValueError as error:
+            wanted = "address:port is wanted, such as 127.0.0.1:10911 or [::1]:10911"
+            raise SettingsError(f"store_host is {self.store_host!r}; {wanted} ({error})") from error
+        return Host(address.strip("[]"), int(port))
 
     def _durability(self) -> Durability:
         try:

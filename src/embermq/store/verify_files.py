@@ -1,0 +1,177 @@
+"""Files as `verify` sees them: whatever their names, sizes and bytes are.
+
+The classes that a store works with refuse what is not as it should be. Here it is told,
+and the rest is read all the same.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from embermq.files.paths import file_name
+from embermq.store.verify_damage import DamageKind, DamageList
+
+_MOST_MAPPED: Final = 256  # files at a time; each takes a descriptor
+_CHUNK: Final = 1 << 20
+_ZEROS: Final = bytes(_CHUNK)
+_NAME_SIZE: Final = 20
+
+
+class Segment(NamedTuple):
+    """A file that is named after the position of its first byte."""
+
+    path: Path
+    start: int
+    size: int
+
+
+class Views:
+    """The bytes of files, mapped; those used last stay so."""
+
+    def __init__(self, damage: DamageList) -> None:
+        self._damage = damage
+        self._views: OrderedDict[Path, memoryview] = OrderedDict()
+
+    def of(self, path: Path) -> memoryview:
+        """The bytes of the file as it is now; none, and a damage, if it cannot be read."""
+        view = self._views.get(path)
+        if view is None:
+            view = self._views[path] = self._open(path)
+            if len(self._views) > _MOST_MAPPED:
+                self._views.popitem(last=False)  # the map goes when nobody looks at it any more
+        else:
+            self._views.move_to_end(path)
+        return view
+
+    def _open(self, path: Path) -> memoryview:
+        try:
+            with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:
+                    return memoryview(b"")
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except OSError as error:
+            self._damage.add(path, 0, DamageKind.FILE, f"it cannot be read: {error.strerror or error}")
+            return memoryview(b"")
+
+
+def find_files(folder: Path, is_name: Callable[[str], bool], damage: DamageList) -> list[Path]:
+    """The files of a folder by name; one that `is_name` does not know is damage. A missing folder is empty."""
+    found = []
+    try:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if entry.is_dir():
+                continue
+            if is_name(entry.name):
+                found.append(folder / entry.name)
+            else:
+                damage.add(folder / entry.name, 0, DamageKind.FILE, "no store gives a file this name")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        damage.add(folder, 0, DamageKind.FILE, f"it cannot be read: {error.strerror or error}")
+    return found
+
+
+def find_segments(folders: Iterable[Path], damage: DamageList) -> list[Segment]:
+    """The files that are named after positions, in their order. An empty last one was never used."""
+    found = []
+    for folder in dict.fromkeys(folders):
+        for path in find_files(folder, _is_position, damage):
+            try:
+                found.append(Segment(path, int(path.name), path.stat().st_size))
+            except FileNotFoundError:  # its owner deleted it
+                continue
+    found.sort(key=lambda segment: segment.start)
+    while found and found[-1].size == 0:
+        found.pop()
+    return found
+
+
+def usual_size(groups: Iterable[Sequence[Segment]]) -> int:
+    """The file size that most sizes and distances between names speak for; 0 without files."""
+    votes: Counter[int] = Counter()
+    for segments in groups:
+        votes.update(segment.size for segment in segments)
+        votes.update(later.start - earlier.start for earlier, later in pairwise(segments))
+    return max(votes, key=lambda size: (votes[size], size), default=0)
+
+
+def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -> list[tuple[int, int]]:
+    """Compare files with the `size` they should have; returns the ranges of positions for which there is none."""
+    missing = []
+    for segment in segments:
+        if segment.size != size:
+            detail = f"{segment.size} bytes found, {size} expected"
+            damage.add(segment.path, segment.start, DamageKind.FILE, detail)
+    for earlier, later in pairwise(segments):
+        end = earlier.start + size
+        if later.start > end:
+            count = -(-(later.start - end) // size)
+            which = "it is" if count == 1 else f"it and {count - 1} files behind it are"
+            path = earlier.path.with_name(file_name(end))
+            damage.add(path, end, DamageKind.FILE, f"{which} missing, though files before and after are there")
+            missing.append((end, later.start))
+        elif later.start < end:
+            detail = f"it begins before {earlier.path.name} ends, at {end}"
+            damage.add(later.path, later.start, DamageKind.FILE, detail)
+    return missing
+
+
+def find_bytes(view: memoryview, wanted: bytes, begin: int) -> int | None:
+    """Where `wanted` is next, from `begin` on."""
+    overlap = len(wanted) - 1
+    for at in range(begin, len(view), _CHUNK):
+        found = bytes(view[at : at + _CHUNK + overlap]).find(wanted)
+        if found >= 0:
+            return at + found
+    return None
+
+
+def find_nonzero(view: memoryview, path: Path, begin: int) -> int | None:
+    """The first byte from `begin` on that is not zero."""
+    for first, last in _iter_data(path, begin, len(view)):
+        for at in range(first, last, _CHUNK):
+            chunk = bytes(view[at : min(at + _CHUNK, last)])
+            if chunk != _ZEROS[: len(chunk)]:
+                return at + len(chunk) - len(chunk.lstrip(b"\0"))
+    return None
+
+
+def find_used(view: memoryview, path: Path, begin: int) -> int:
+    """The end of the last byte from `begin` on that is not zero; `begin` if there is none."""
+    for first, last in reversed(list(_iter_data(path, begin, len(view)))):
+        for end in range(last, first, -_CHUNK):
+            start = max(first, end - _CHUNK)
+            chunk = bytes(view[start:end])
+            if chunk != _ZEROS[: len(chunk)]:
+                return start + len(chunk.rstrip(b"\0"))
+    return begin
+
+
+def _iter_data(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ranges of [begin, end) that are no holes of the file: store files are made large and stay mostly empty."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield begin, end
+        return
+    try:
+        while begin < end:
+            first = os.lseek(descriptor, begin, os.SEEK_DATA)
+            begin = os.lseek(descriptor, first, os.SEEK_HOLE)
+            if first < end:
+                yield first, min(begin, end)
+    except OSError:  # nothing but a hole from here on
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _is_position(name: str) -> bool:
+    return len(name) == _NAME_SIZE and name.isascii() and name.isdecimal()
