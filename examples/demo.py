@@ -20,9 +20,7 @@ def main() -> None:
             found = store.query("orders", key="o-500")
             print(f"query    key o-500: {found[0].body.decode()}")
             state = store.state()
-            print(
-                f"state    {state.puts.messages} messages, {state.log_written} bytes, all on disk: {not state.flush_behind}"
-            )
+            print(f"state    {state.puts.messages} messages, {state.log_flushed} of {state.log_written} bytes on disk")
         with open_store(path, reserve_bytes=0) as store:
             recovered = store.state().recovered
             print(f"reopen   began at {recovered.begin} ({recovered.reason}), log ends at {recovered.scan.end}")

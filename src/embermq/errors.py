@@ -108,7 +108,8 @@ class WrongQueueKind(StoreError):
     """A queue directory that is not of the kind its topic calls for."""
 
     def __init__(self, path: Path, *, found: str, expected: str) -> None:
-        super().__init__(f"{path}: the queue is {found}, its topic calls for {expected}; correct the topic's queue.type")
+        wanted = f"its topic calls for {expected}; correct the topic's queue.type"
+        super().__init__(f"{path}: the queue is {found}, {wanted}")
 
 
 class StoreMissing(StoreError):
@@ -162,7 +163,7 @@ class SyncFailed(StoreUnwritable):
 
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(
-            f"{path}: sync failed ({cause.strerror or cause}); nothing after the last good sync is known to be on disk. "
+            f"{path}: sync failed ({cause.strerror or cause}); what came after the last good sync may be lost. "
             "Puts are refused until the store is opened again; check the disk first"
         )
         self.path = path
@@ -184,7 +185,7 @@ class FlushTimeout(StoreUnwritable):
 
     def __init__(self, path: Path, *, position: int, waited_ms: int) -> None:
         super().__init__(
-            f"{path}: position {position} was not on disk after {waited_ms} ms; the message may or may not survive a crash"
+            f"{path}: position {position} was not on disk after {waited_ms} ms; the message may survive a crash or not"
         )
         self.position = position
 
@@ -235,14 +236,16 @@ class BodyTooLarge(IllegalMessage):
     """A body over the limit."""
 
     def __init__(self, topic: str, *, size: int, limit: int) -> None:
-        super().__init__(f"body of {size} bytes for topic {topic!r}, limit {limit} (max_message_size); split it or raise the limit")
+        hint = "split it or raise max_message_size"
+        super().__init__(f"body of {size} bytes for topic {topic!r}, limit {limit}; {hint}")
 
 
 class PropertiesTooLarge(IllegalMessage):
     """Properties, tags and keys that together pass what a record can hold."""
 
     def __init__(self, topic: str, *, size: int, limit: int) -> None:
-        super().__init__(f"properties of {size} bytes for topic {topic!r}, limit {limit}; put large values into the body")
+        hint = "put large values into the body"
+        super().__init__(f"properties of {size} bytes for topic {topic!r}, limit {limit}; {hint}")
 
 
 class TooManyKeys(IllegalMessage):

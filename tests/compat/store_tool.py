@@ -173,6 +173,11 @@ class StoreTool:
         facts: dict[str, Any] = self._ask("read", directory, spec)
         return facts
 
+    def topics(self, directory: Path, add: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+        """Load config/topics.json, add topics and save it if there are any; what is in it then."""
+        table: dict[str, Any] = self._ask("topics", directory, {"topics": [dict(topic) for topic in add]})
+        return table
+
     def close(self) -> None:
         """End the process, if there is one."""
         process, self._process = self._process, None

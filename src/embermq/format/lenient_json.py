@@ -21,7 +21,7 @@ from embermq.errors import CorruptRecord
 from embermq.format.json_references import resolve_references
 
 _MAX_DEPTH: Final = 100
-_MAX_DIGITS: Final = 400
+_MAX_DIGITS: Final = 4300  # what Python takes
 _MAX_SAFE: Final = 2**53 - 1  # the largest integer that JavaScript holds exactly
 
 _SPACE: Final = re.compile(r"[ \t\n\r\f\v\ufeff]*")

@@ -210,7 +210,7 @@ def decode_record(
     if magic not in _MAGICS:
         raise CorruptRecord(position, f"unknown magic {magic:#010x}")
     if size > left or body_size < 0:
-        raise CorruptRecord(position, f"{size} bytes announced, {left} left, {body_size} of them body")
+        raise CorruptRecord(position, f"{size} bytes announced, {left} left, {body_size} of body")
     body_end = head.size + body_size
     topic, properties = _split_tail(bytes(data[body_end:size]), magic, position)
     record = _new_record((*fields, bytes(data[head.size : body_end]), topic, properties))
@@ -239,10 +239,11 @@ def scan_record(data: memoryview, at: int, position: int, *, check_body: bool) -
         body_at, store_time, prepared, body_size = _scan_long_head(data, at, position, sys_flag)
     if own != position:
         raise CorruptRecord(position, f"it says that it lies at {own}")
-    if body_size < 0:
-        raise CorruptRecord(position, f"its body has {body_size} bytes")
+    end = at + size
+    if end > len(data) or body_size < 0:
+        raise CorruptRecord(position, f"{size} bytes announced, {len(data) - at} left, {body_size} of body")
     tail_at = body_at + body_size
-    tail = data[tail_at : at + size].tobytes()
+    tail = data[tail_at:end].tobytes()
     # The same as _split_tail, which would be a call more.
     try:
         if magic == MAGIC_V1:
@@ -251,12 +252,11 @@ def scan_record(data: memoryview, at: int, position: int, *, check_body: bool) -
             topic_at, topic_end = 2, (tail[0] << 8 | tail[1]) + 2
         properties = tail[topic_end + 2 :]
         properties_size = tail[topic_end] << 8 | tail[topic_end + 1]
-        # Also finds a record that ends behind the data, for then there are too few properties.
         if len(properties) != properties_size or properties_size > 0x7FFF or topic_end > _TOPIC_ENDS[magic]:
-            raise CorruptRecord(position, f"its fields do not add up to {size} bytes, {len(data) - at} left")
+            raise CorruptRecord(position, f"topic and properties do not add up to {len(tail)} bytes")
         topic = tail[topic_at:topic_end].decode()
     except (IndexError, UnicodeDecodeError) as error:
-        raise CorruptRecord(position, f"no topic in {size} bytes, {len(data) - at} left: {error}") from error
+        raise CorruptRecord(position, f"no topic in the {len(tail)} bytes behind its body: {error}") from error
     if check_body and zlib.crc32(data[body_at:tail_at]) & 0x7FFF_FFFF != body_crc:
         raise CorruptRecord(position, "its body does not match its checksum")
     return _new_scanned((size, topic, queue, offset, position, sys_flag, store_time, properties, prepared))

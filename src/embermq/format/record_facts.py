@@ -70,8 +70,8 @@ def _plain_body_facts(record: Record) -> dict[str, object]:
         while not unpacker.eof:
             plain = unpacker.decompress(packed, _STEP)
             packed = unpacker.unconsumed_tail
-            if not plain and not packed:
-                return {}
+            if not (plain or packed or unpacker.eof):
+                return {}  # it ends too early
             digest.update(plain)
             size += len(plain)
     except zlib.error:

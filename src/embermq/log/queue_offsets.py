@@ -90,11 +90,8 @@ class QueueOffsets:
                 offset, count = 0, 0  # it enters no queue and so uses up no offset
             else:
                 offset, count = self._take(taken, (draft.topic, draft.queue), _offsets_taken(draft))
-            if draft.sys_flag & SysFlag.INNER_BATCH:
-                draft = _with_property(draft, INNER_BASE, str(offset))
-            if self._light_queues and INNER_MULTI_DISPATCH.encode() in draft.properties:
-                draft = self._with_light_offsets(draft, taken)
-            written.append(draft)
+            based = _with_property(draft, INNER_BASE, str(offset)) if draft.sys_flag & SysFlag.INNER_BATCH else draft
+            written.append(self._with_light_offsets(based, taken) if self._light_queues else based)
             offsets.append(offset)
             counts.append(count)
         return Assignment(written, offsets, counts, taken)

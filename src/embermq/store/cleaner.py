@@ -14,7 +14,7 @@ from embermq.files.space import DiskSpace
 from embermq.format.record import scan_record
 from embermq.log.commit_log import CommitLog
 from embermq.log.key_index import KeyIndex
-from embermq.log.retention import LogFile, Moment, Policy, plan_deletions
+from embermq.log.retention import LogFile, Moment, Policy, Reason, plan_deletions
 from embermq.store.queues import Queues
 from embermq.store.settings import StoreSettings
 
@@ -56,27 +56,29 @@ class Cleaner:
         """One round; returns how many log files went. Slow on purpose: it pauses after each."""
         chain = self._commit_log.chain
         chain.retry_hung(self._hung_timeout_ms, self._clock.now_ms())
+        going = plan_deletions(self._log_files(), self._policy, self._moment(asked=asked))
+        if not going:
+            return 0
+        with self._writing:  # first, so that no reader is sent to what is about to go
+            self._queues.correct_min(going[-1][0].start + going[-1][0].size)
+        deleted = self._delete(going)
+        with self._writing:
+            self._queues.delete_before(chain.begin)
+            if self._index is not None:
+                self._index.delete_before(chain.begin)
+        return deleted
+
+    def _delete(self, going: list[tuple[LogFile, Reason]]) -> int:
         deleted = 0
-        for file, reason in plan_deletions(self._log_files(), self._policy, self._moment(asked=asked)):
+        for file, reason in going:
             if deleted and self._stopping.wait(self._pause_s):
                 break
             with self._writing:
-                if not chain.delete_before(file.start + file.size):
+                if not self._commit_log.chain.delete_before(file.start + file.size):
                     break
             log.info("deleted log file start=%d reason=%s", file.start, reason)
             deleted += 1
-        if deleted:
-            self._follow()
         return deleted
-
-    def _follow(self) -> None:
-        """Cut queues and index to the log's new beginning."""
-        begin = self._commit_log.chain.begin
-        with self._writing:
-            self._queues.delete_before(begin)
-            self._queues.correct_min(begin)
-            if self._index is not None:
-                self._index.delete_before(begin)
 
     def _log_files(self) -> list[LogFile]:
         files = self._commit_log.chain.files

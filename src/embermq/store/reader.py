@@ -165,9 +165,7 @@ class StoreReader:
 
     @cached_property
     def _topics(self) -> Topics:
-        return Topics(
-            self.layout.config_folder / TOPICS_FILE, clock=SystemClock(), default_queues=1, auto_create=False
-        )
+        return Topics(self.layout.config_folder / TOPICS_FILE, clock=SystemClock(), default_queues=1, auto_create=False)
 
     @cached_property
     def _queues(self) -> Queues:

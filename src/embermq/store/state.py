@@ -11,7 +11,7 @@ from embermq.store.statistics import PutStatistics
 
 
 class WriteGate:
-    """Open while puts are allowed. A passing reason comes and goes; a final one stays until the store is opened again."""
+    """Open while puts are allowed. A passing reason comes and goes; a final one stays as long as the store."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

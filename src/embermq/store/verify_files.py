@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from embermq.files.paths import file_name
-from embermq.store.verify_damage import DamageKind, DamageList
+from embermq.store.verify_damage import DamageKind, DamageList, Ranges
 
 _MOST_MAPPED: Final = 256  # files at a time; each takes a descriptor
 _CHUNK: Final = 1 << 20
 _ZEROS: Final = bytes(_CHUNK)
 _NAME_SIZE: Final = 20
+_END_OF_POSITIONS: Final = 1 << 62
 
 
 class Segment(NamedTuple):
@@ -82,7 +83,7 @@ def find_segments(folders: Iterable[Path], damage: DamageList) -> list[Segment]:
     """The files that are named after positions, in their order. An empty last one was never used."""
     found = []
     for folder in dict.fromkeys(folders):
-        for path in find_files(folder, _is_position, damage):
+        for path in find_files(folder, is_position, damage):
             try:
                 found.append(Segment(path, int(path.name), path.stat().st_size))
             except FileNotFoundError:  # its owner deleted it
@@ -91,6 +92,11 @@ def find_segments(folders: Iterable[Path], damage: DamageList) -> list[Segment]:
     while found and found[-1].size == 0:
         found.pop()
     return found
+
+
+def is_position(name: str) -> bool:
+    """Whether a file of this name could be part of a log or queue."""
+    return len(name) == _NAME_SIZE and name.isascii() and name.isdecimal() and int(name) < _END_OF_POSITIONS
 
 
 def usual_size(groups: Iterable[Sequence[Segment]]) -> int:
@@ -102,13 +108,15 @@ def usual_size(groups: Iterable[Sequence[Segment]]) -> int:
     return max(votes, key=lambda size: (votes[size], size), default=0)
 
 
-def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -> list[tuple[int, int]]:
-    """Compare files with the `size` they should have; returns the ranges of positions for which there is none."""
-    missing = []
+def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -> Ranges:
+    """Compare files with the `size` they should have; returns the positions before the last that no file has."""
+    missing = Ranges()
     for segment in segments:
         if segment.size != size:
             detail = f"{segment.size} bytes found, {size} expected"
             damage.add(segment.path, segment.start, DamageKind.FILE, detail)
+        if segment.size < size:
+            missing.add(segment.start + segment.size, segment.start + size)
     for earlier, later in pairwise(segments):
         end = earlier.start + size
         if later.start > end:
@@ -116,21 +124,22 @@ def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -
             which = "it is" if count == 1 else f"it and {count - 1} files behind it are"
             path = earlier.path.with_name(file_name(end))
             damage.add(path, end, DamageKind.FILE, f"{which} missing, though files before and after are there")
-            missing.append((end, later.start))
+            missing.add(end, later.start)
         elif later.start < end:
             detail = f"it begins before {earlier.path.name} ends, at {end}"
             damage.add(later.path, later.start, DamageKind.FILE, detail)
     return missing
 
 
-def find_bytes(view: memoryview, wanted: bytes, begin: int) -> int | None:
-    """Where `wanted` is next, from `begin` on."""
+def iter_bytes(view: memoryview, wanted: bytes, begin: int) -> Iterator[int]:
+    """Every place of `wanted` from `begin` on."""
     overlap = len(wanted) - 1
-    for at in range(begin, len(view), _CHUNK):
-        found = bytes(view[at : at + _CHUNK + overlap]).find(wanted)
-        if found >= 0:
-            return at + found
-    return None
+    for start in range(begin, len(view), _CHUNK):
+        chunk = bytes(view[start : start + _CHUNK + overlap])
+        at = chunk.find(wanted)
+        while at >= 0:
+            yield start + at
+            at = chunk.find(wanted, at + 1)
 
 
 def find_nonzero(view: memoryview, path: Path, begin: int) -> int | None:
@@ -171,7 +180,3 @@ def _iter_data(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
         return
     finally:
         os.close(descriptor)
-
-
-def _is_position(name: str) -> bool:
-    return len(name) == _NAME_SIZE and name.isascii() and name.isdecimal()

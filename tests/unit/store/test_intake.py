@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.mark.parametrize("topic", ["", " ", "a b", "a/b", "../etc", "ü", "a" * 128, "%RETRY%" + "g" * 249, "a\0b", ".", "a#b"])
+@pytest.mark.parametrize("topic", ["", " ", "a b", "a/b", "../etc", "ü", "a" * 128, "%RETRY%" + "g" * 249, "a\0b", "."])
 def test_an_illegal_topic_is_refused(store: Store, topic: str) -> None:
     check_refused(store, IllegalTopic, Message(topic, b"x"))
 
@@ -116,7 +116,8 @@ def test_keys_are_taken_up_to_their_limit(store: Store) -> None:
 
 def test_properties_are_taken_up_to_their_limit(store: Store) -> None:
     store.put(Message("orders", b"x", properties={"a": "x" * 197}))
-    check_refused(store, PropertiesTooLarge, Message("orders", b"x", properties={"a": "x" * 198}), "201 bytes .* limit 200")
+    message = Message("orders", b"x", properties={"a": "x" * 198})
+    check_refused(store, PropertiesTooLarge, message, "201 bytes .* limit 200")
 
 
 @pytest.mark.parametrize("flag", [2**31, -(2**31) - 1])

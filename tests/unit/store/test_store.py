@@ -18,7 +18,7 @@ from embermq.model.hashing import java_hash
 from embermq.model.message import time_of
 from embermq.model.topic import TopicConfig
 from embermq.store.reading import ReadStatus
-from tests.builders import ManualClock, a_message, a_store, some_messages, wait_until
+from tests.builders import ManualClock, a_message, a_store, read_all, some_messages, wait_until
 
 
 @pytest.fixture
@@ -33,7 +33,8 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
 
 
 def test_what_is_put_can_be_read_back_whole(store: Store, clock: ManualClock) -> None:
-    sent = Message("orders", b"\x00body\xff", tags="eu", keys=["o-1", "o-2"], properties={"amount": "12", "名": "值"}, flag=7)
+    properties = {"amount": "12", "名": "值"}
+    sent = Message("orders", b"\x00body\xff", tags="eu", keys=["o-1", "o-2"], properties=properties, flag=7)
     receipt = store.put(sent)
     (got,) = store.get("orders", queue=receipt.queue, offset=receipt.offset)
     assert (got.topic, got.queue, got.offset, got.position) == ("orders", receipt.queue, 0, 0)
@@ -105,7 +106,9 @@ def test_tags_are_matched_by_their_text_not_their_hash(store: Store) -> None:
 
 def test_a_key_finds_its_messages_oldest_first_and_no_other_with_its_hash(store: Store) -> None:
     assert java_hash("orders#Aa") == java_hash("orders#BB")
-    store.put_many([a_message(body=b"1", keys=["Aa"]), a_message(body=b"2", keys=["BB"]), a_message(body=b"3", keys=["x", "Aa"])])
+    store.put_many(
+        a_message(body=body, keys=keys) for body, keys in [(b"1", ["Aa"]), (b"2", ["BB"]), (b"3", ["x", "Aa"])]
+    )
     store.put(Message("payments", b"4", keys=["Aa"]))
     assert [message.body for message in store.query("orders", key="Aa")] == [b"1", b"3"]
     assert [message.body for message in store.query("orders", key="Aa", limit=1)] == [b"3"]
@@ -195,7 +198,7 @@ def test_every_durability_gives_back_what_was_put(tmp_path: Path, durability: st
         assert len(store.query("orders", key="key-255")) == 1
     with a_store(tmp_path / "s", durability=durability) as store:
         assert store.state().recovered.clean
-        found = [message.body for queue in range(4) for message in store.get("orders", queue=queue, offset=0, limit=500)]
+        found = [body for bodies in read_all(store).values() for body in bodies]
         assert sorted(found) == sorted(message.body for message in messages)
 
 
@@ -218,7 +221,8 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = a_store(tmp_path / "s")
     store.close()
     store.close()
-    for act in (lambda: store.put(a_message()), lambda: store.get("t", queue=0, offset=0), lambda: store.query("t", "k")):
+    acts = [lambda: store.put(a_message()), lambda: store.get("t", queue=0, offset=0), lambda: store.query("t", "k")]
+    for act in acts:
         with pytest.raises(StoreClosed, match="open it again"):
             act()
     assert not store.state().readable

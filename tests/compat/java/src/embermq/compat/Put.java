@@ -34,7 +34,7 @@ final class Put {
     private static final String HOST = "127.0.0.1:10911";
 
     static JSONObject put(OpenStore store, JSONObject given) {
-        store.topic(given.getString("topic"));
+        store.topics.get(given.getString("topic"));
         MessageExtBrokerInner message = given.containsKey("batch") ? batch(store, given) : single(store, given);
         boolean many = message instanceof MessageExtBatch && !((MessageExtBatch) message).isInnerBatch();
         return outcome(message, many ? store.store.putMessages((MessageExtBatch) message) : store.store.putMessage(message));
@@ -67,7 +67,7 @@ final class Put {
         describe(batch, given);
         place(batch, given);
         batch.setBody(MessageDecoder.encodeMessages(elements));
-        if (QueueTypeUtils.isBatchCq(Optional.of(store.topic(batch.getTopic())))) {
+        if (QueueTypeUtils.isBatchCq(Optional.of(store.topics.get(batch.getTopic())))) {
             batch.setSysFlag(batch.getSysFlag() | MessageSysFlag.NEED_UNWRAP_FLAG | MessageSysFlag.INNER_BATCH_FLAG);
             batch.setInnerBatch(true);
             int count = MessageDecoder.countInnerMsgNum(ByteBuffer.wrap(batch.getBody()));

@@ -19,8 +19,9 @@ import java.util.Map;
  *
  *   write DIR SPEC.json    puts messages; prints one line per put
  *   read DIR SPEC.json     opens the store and prints all that is in it, as one object
+ *   topics DIR SPEC.json   adds topics to config/topics.json, and prints what that holds
  *   serve                  does the same for requests on stdin, one per line:
- *                          {"command": "write" or "read", "directory": DIR, "spec": {...}}
+ *                          {"command": "write", "read" or "topics", "directory": DIR, "spec": {...}}
  *                          and answers each with one line, {"result": ...} or {"error": text}
  *
  * A spec has, all of them optional:
@@ -53,11 +54,14 @@ public final class StoreTool {
             case "read":
                 answer(read(Path.of(arguments[1]), JSON.parseObject(Files.readString(Path.of(arguments[2])))));
                 break;
+            case "topics":
+                answer(topics(Path.of(arguments[1]), JSON.parseObject(Files.readString(Path.of(arguments[2])))));
+                break;
             case "serve":
                 serve();
                 break;
             default:
-                System.err.println("StoreTool: write DIR SPEC.json, read DIR SPEC.json or serve");
+                System.err.println("StoreTool: write DIR SPEC.json, read DIR SPEC.json, topics DIR SPEC.json or serve");
                 System.exit(2);
         }
         System.exit(0);  // threads of a store that was only loaded do not end by themselves
@@ -70,8 +74,11 @@ public final class StoreTool {
             Path directory = Path.of(request.getString("directory"));
             JSONObject spec = request.getJSONObject("spec");
             try {
-                boolean writes = "write".equals(request.getString("command"));
-                answer(Map.of("result", writes ? write(directory, spec) : read(directory, spec)));
+                answer(Map.of("result", switch (request.getString("command")) {
+                    case "write" -> write(directory, spec);
+                    case "topics" -> topics(directory, spec);
+                    default -> read(directory, spec);
+                }));
             } catch (Throwable failure) {
                 failure.printStackTrace();
                 answer(Map.of("error", failure.toString()));
@@ -87,7 +94,7 @@ public final class StoreTool {
         for (Object message : list(spec, "messages")) {
             results.add(Put.put(store, (JSONObject) message));
         }
-        store.saveTopics();
+        store.topics.save();
         if (spec.getBooleanValue("dispatch") || !spec.containsKey("dispatch")) {
             store.waitForDispatch();
         }
@@ -107,6 +114,13 @@ public final class StoreTool {
         JSONObject facts = new Facts(store).all(list(spec, "queries"), list(spec, "times"));
         store.shutdown();
         return facts;
+    }
+
+    private static JSONObject topics(Path directory, JSONObject spec) {
+        TopicsFile file = new TopicsFile(directory);
+        file.add(list(spec, "topics"));
+        file.save();
+        return file.facts();
     }
 
     private static void end(JSONObject spec) {

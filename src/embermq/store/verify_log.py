@@ -1,0 +1,223 @@
+"""Walks over the log, record by record, and goes on behind whatever is none.
+
+    ├ record │ record │ ??? │ record │ BLANK ┤ ├ record │ record │ zeros, or ??? ┤
+                      └──┬──┘                                     └──┬──┘
+                   a record or hole                        the end, perhaps with a tail
+
+Behind damage, the next record is the next place with a magic number, whose record says that it
+lies there. Whether bytes at the end of a file are damage or the log's end is known when a
+later file has a record, or none has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from embermq.errors import CorruptRecord
+from embermq.format.property_crc import verify_property_crc
+from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Scanned, read_frame, scan_record
+from embermq.log.dispatching import placed_of
+from embermq.log.placed import Placed
+from embermq.log.recovery import Report
+from embermq.model.delay import DEFAULT_DELAY_LEVELS
+from embermq.model.properties import PROPERTY_CRC
+from embermq.store.verify_damage import DamageKind, DamageList, Ranges
+from embermq.store.verify_files import Segment, Views, find_nonzero, find_used, iter_bytes
+
+BATCH: Final = 4_096  # records handed on together
+
+_MAGIC_BEGIN: Final = bytes.fromhex("daa320")  # what the magic numbers of both versions begin with
+_BLANK_MAGIC: Final = MAGIC_BLANK.to_bytes(4, "big")
+_UNWRITTEN: Final = bytes(BLANK_SIZE)
+_MAGIC_AT: Final = 4
+_CRC_NAME: Final = PROPERTY_CRC.encode()
+
+
+class _Gap(NamedTuple):
+    """Bytes that are no record, up to the end of their file."""
+
+    segment: Segment
+    at: int
+    reason: str
+
+
+class LogWalk:
+    """The records of the log's files, and what lies between them."""
+
+    def __init__(
+        self, segments: Sequence[Segment], file_size: int, views: Views, damage: DamageList, report: Report
+    ) -> None:
+        self.begin = segments[0].start if segments else 0
+        self.end = self.begin  # behind the last record so far
+        self.records = 0  # whole ones
+        self.damaged = Ranges()  # what is reported already: entries that lead there are no news
+        self._segments = segments
+        self._file_size = file_size
+        self._starts = [segment.start for segment in segments]
+        self._views = views
+        self._damage = damage
+        self._report = report
+        self._gaps: list[_Gap] = []  # nobody knows yet whether records follow
+
+    def iter_batches(self) -> Iterator[list[Placed]]:
+        """All records in order, whole or with a wrong checksum, some thousands at a time."""
+        batch: list[Placed] = []
+        done, total = 0, sum(segment.size for segment in self._segments)
+        for segment in self._segments:
+            for item in self._iter_file(segment):
+                batch.append(item)
+                if len(batch) == BATCH:
+                    self._report(done + item.position - segment.start, total)
+                    yield batch
+                    batch = []
+            done += segment.size
+        yield batch
+        self._report(total, total)
+
+    def find(self, position: int) -> Placed | None:
+        """The record that begins at `position`, unless there is none."""
+        index = bisect_right(self._starts, position) - 1
+        if index < 0 or position < 0:
+            return None
+        segment = self._segments[index]
+        try:
+            found = scan_record(self._data(segment), position - segment.start, position, check_body=False)
+            return placed_of(found, position, DEFAULT_DELAY_LEVELS) if found else None
+        except (CorruptRecord, ValueError):
+            return None
+
+    def segment_of(self, position: int) -> Segment:
+        """The file that covers `position`, which must be a record's."""
+        return self._segments[bisect_right(self._starts, position) - 1]
+
+    def report_tail(self) -> None:
+        """The walk is over: what is not zero behind the last record is no record that is lost, but a tail."""
+        for segment, at, reason in self._gaps:
+            data = self._data(segment)
+            first = find_nonzero(data, segment.path, at)
+            if first is None:
+                continue
+            end = find_used(data, segment.path, first)
+            begin = first if _is_unwritten(data, at) else at
+            what = "" if _is_unwritten(data, at) else f": {reason}"
+            detail = f"{end - begin} bytes up to {segment.start + end}, behind the log's end at {self.end}{what}"
+            self._damage.add(segment.path, segment.start + begin, DamageKind.TAIL, detail)
+            self.damaged.add(segment.start + at, segment.start + end)
+
+    def _data(self, segment: Segment) -> memoryview:
+        return self._views.of(segment.path)[: self._file_size]
+
+    def _iter_file(self, segment: Segment) -> Iterator[Placed]:
+        data, start, at = self._data(segment), segment.start, 0
+        while True:
+            found, reason = self._scan(data, at, segment)
+            if found is not None:
+                self._settle_gaps()
+                self.end = start + at + found.size
+                item = self._place(found, segment)
+                if item is not None:
+                    yield item
+                at += found.size
+                continue
+            if _is_closed(data, at, self._file_size):
+                self.end = self.end if self._gaps else start + len(data)
+                return
+            following = self._find_next(data, segment, at + 1)
+            if following is None:
+                self._gaps.append(_Gap(segment, at, reason))
+                return
+            self._settle_gaps()
+            self._add_gap(_Gap(segment, at, reason), following)
+            at = following
+
+    def _scan(self, data: memoryview, at: int, segment: Segment) -> tuple[Scanned | None, str]:
+        """The record at `at`, with its checksums compared; else why there is none."""
+        position = segment.start + at
+        reason = ""
+        try:
+            found = scan_record(data, at, position, check_body=True)
+        except CorruptRecord as error:
+            reason = error.reason
+            try:
+                found = scan_record(data, at, position, check_body=False)
+            except CorruptRecord:
+                return None, reason
+        if found is None:
+            return None, "zeros where a record should begin" if _is_unwritten(data, at) else "a BLANK of a wrong size"
+        reason = reason or _find_fault(found.properties, data, at, found.size)
+        if reason:
+            self._damage.add(segment.path, position, DamageKind.RECORD, f"{found.size} bytes: {reason}")
+        else:
+            self.records += 1
+        return found, reason
+
+    def _place(self, found: Scanned, segment: Segment) -> Placed | None:
+        try:
+            return placed_of(found, found.position, DEFAULT_DELAY_LEVELS)
+        except ValueError:  # its tags are no text: reported with the record
+            self.damaged.add(found.position, found.position + found.size)
+            return None
+
+    def _find_next(self, data: memoryview, segment: Segment, begin: int) -> int | None:
+        """Where the next record of the file, or the BLANK that closes it, begins; None if there is none."""
+        first = find_nonzero(data, segment.path, begin)
+        if first is None:
+            return None
+        begin = max(begin, first - _MAGIC_AT)
+        record = _find_record(data, segment, begin)
+        for magic in iter_bytes(data[:record], _BLANK_MAGIC, begin + _MAGIC_AT):
+            if _is_closed(data, magic - _MAGIC_AT, self._file_size):
+                return magic - _MAGIC_AT
+        return record
+
+    def _settle_gaps(self) -> None:
+        """A record follows, so what was found at the end of files before it is damage."""
+        for gap in self._gaps:
+            self._add_gap(gap, min(gap.segment.size, self._file_size))
+        self._gaps.clear()
+
+    def _add_gap(self, gap: _Gap, end: int) -> None:
+        segment, at, reason = gap
+        kind = DamageKind.HOLE if _is_unwritten(self._data(segment), at) else DamageKind.RECORD
+        begin, end = segment.start + at, segment.start + end
+        self._damage.add(segment.path, begin, kind, f"{end - begin} bytes up to {end}: {reason}")
+        self.damaged.add(begin, end)
+
+
+def _find_fault(properties: bytes, data: memoryview, at: int, size: int) -> str:
+    """What is wrong with the properties of a record whose body is right."""
+    if properties.endswith(b"\0"):
+        return "its properties end in zeros, as a torn write leaves them"
+    if not properties.isascii():
+        try:
+            properties.decode()
+        except UnicodeDecodeError as error:
+            return f"its properties are not UTF-8: {error}"
+    if _CRC_NAME in properties and verify_property_crc(data[at : at + size]) is False:
+        return "it does not match its property checksum"
+    return ""
+
+
+def _is_unwritten(data: memoryview, at: int) -> bool:
+    return bytes(data[at : at + BLANK_SIZE]) == _UNWRITTEN
+
+
+def _is_closed(data: memoryview, at: int, file_size: int) -> bool:
+    """Whether a BLANK record, or the file itself, ends here."""
+    if len(data) - at < BLANK_SIZE:
+        return True
+    size, magic = read_frame(data, at)
+    return magic == MAGIC_BLANK and size == file_size - at
+
+
+def _find_record(data: memoryview, segment: Segment, begin: int) -> int | None:
+    for magic in iter_bytes(data, _MAGIC_BEGIN, begin + _MAGIC_AT):
+        at = magic - _MAGIC_AT
+        try:
+            if scan_record(data, at, segment.start + at, check_body=False) is not None:
+                return at
+        except CorruptRecord:
+            continue
+    return None
