@@ -1,7 +1,7 @@
 """The 46-byte entry of a batch queue: one record that holds one or more messages.
 
-    position 8   size 4   tags code 8   store time 8
-    base offset 8   count 2   compacted offset 4   reserved 4
+position 8   size 4   tags code 8   store time 8
+base offset 8   count 2   compacted offset 4   reserved 4
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def scan_record(data: memoryview, at: int, position: int, *, check_body: bool) -
             raise CorruptRecord(position, f"topic and properties do not add up to {len(tail)} bytes")
         topic = tail[topic_at:topic_end].decode()
     except (IndexError, UnicodeDecodeError) as error:
-        raise CorruptRecord(position, f"no topic in the {len(tail)} bytes behind its body: {error}") from error
+        raise CorruptRecord(position, f"no topic in {len(tail)} bytes behind its body: {error}") from error
     if check_body and zlib.crc32(data[body_at:tail_at]) & 0x7FFF_FFFF != body_crc:
         raise CorruptRecord(position, "its body does not match its checksum")
     return _new_scanned((size, topic, queue, offset, position, sys_flag, store_time, properties, prepared))

@@ -86,7 +86,7 @@ class BatchQueue:
         The first one holds `offset` or, where no entry does, comes next. Nothing is found from an
         offset below `min_offset` on.
         """
-        if not self.min_offset <= offset < self.max_offset:
+        if count <= 0 or not self.min_offset <= offset < self.max_offset:
             return []
         end = bisect_left(range(self._entries.end), offset + count, lo=self._first, key=self._base_at)
         return self._entries.read(self._find_index(offset), end)

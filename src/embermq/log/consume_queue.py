@@ -24,8 +24,8 @@ from embermq.log.time_search import first_at_or_after, last_at_or_before
 log = logging.getLogger(__name__)
 
 LARGEST_GAP: Final = 2**23  # offsets without a message (168 MB of entries); more than that is damage
-_BLANKS: Final = PRE_BLANK * 4_096
-_SEARCHED_FOR_ADDRESS: Final = 4_096  # entries at the end of a queue
+_BLOCK: Final = 4_096  # entries handled at once
+_BLANKS: Final = PRE_BLANK * _BLOCK
 
 
 class ConsumeQueue:
@@ -206,7 +206,7 @@ class ConsumeQueue:
                 raise CorruptRecord(run[0].position, reason)
             while gap > 0:
                 yield _BLANKS[: gap * QUEUE_ENTRY_SIZE]
-                gap -= len(_BLANKS) // QUEUE_ENTRY_SIZE
+                gap -= _BLOCK
             yield _encode(run if self._extended is None else [self._with_address(item) for item in run])
             end = run[-1].offset + 1
 
@@ -238,10 +238,15 @@ class ConsumeQueue:
         return 0 if last is None else last.position + last.size
 
     def _find_last_address(self) -> int | None:
-        """The address of the last extended entry that the queue refers to, if it is near the end."""
-        end = self._entries.end
-        entries = self._entries.read(max(self._entries.begin, end - _SEARCHED_FOR_ADDRESS), end)
-        return next((entry.tags_code for entry in reversed(entries) if is_address(entry.tags_code)), None)
+        """The address of the last extended entry that the queue refers to."""
+        begin, end = self._entries.begin, self._entries.end
+        while begin < end:
+            part = max(begin, end - _BLOCK)
+            codes = [entry.tags_code for entry in self._entries.read(part, end) if is_address(entry.tags_code)]
+            if codes:
+                return codes[-1]
+            end = part
+        return None
 
 
 def _iter_runs(items: Sequence[Placed]) -> Iterator[Sequence[Placed]]:

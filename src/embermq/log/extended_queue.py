@@ -38,16 +38,18 @@ class ExtendedQueue:
     def __init__(self, folder: Path, *, file_size: int, read_only: bool = False) -> None:
         self.folder = folder
         self._files = FileChain(folder, file_size, reserve_step=RESERVE_STEP, read_only=read_only)
+        self._floor = 0  # below this, the queue may hold addresses of entries that are lost
 
     def load(self, last: int | None = None) -> None:
-        """Find the files, and the end of their entries: behind the one at address `last`, if that is known.
+        """Find the files, and the end of their entries: behind the one at `last`, the last address in use.
 
-        Without it, or if there is no entry, the last file is read from its beginning.
+        Without that, or if there is no entry, the last file is read from its beginning.
         """
         self._files.load()
         if self._files.last is not None:
             self._files.last.advise_random()  # nothing is worth reading ahead, see entry_chain
         end = None if last is None else self._find_end_of(last)
+        self._floor = 0 if end is not None or last is None else real_of(last) + 1
         if end is None:
             end = self._scan_end()
         if not self._files.read_only:
@@ -94,6 +96,7 @@ class ExtendedQueue:
         end = self._find_end_of(last)
         if end is not None:
             self._files.truncate(end)
+            self._floor = 0
 
     def delete_before(self, address: int) -> int:
         """Delete the files that lie before `address`, never the last; return how many went."""
@@ -110,15 +113,20 @@ class ExtendedQueue:
     def destroy(self) -> None:
         """Delete the files and their folder."""
         self._files.destroy()
+        self._floor = 0
 
     def close(self) -> None:
         """Let go of the files. Flush first."""
         self._files.close()
 
     def _append(self, data: bytes) -> int:
-        file = self._files.append_file()
+        last = self._files.last
+        if last is not None and self._floor > last.start + last.size:
+            log.warning("extended entries lost, all dropped folder=%s", self.folder)
+            self._files.destroy()
+        file = self._files.append_file(self._floor + self._files.file_size - 1)
         left = file.size - file.written
-        if len(data) + _KEPT_FREE > left:
+        if len(data) + _KEPT_FREE > left or file.start + file.written < self._floor:
             file.append(END_MARK.ljust(left, b"\0"))
             file = self._files.append_file()
         if file.written == 0:

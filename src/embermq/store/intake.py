@@ -94,8 +94,9 @@ class Intake:
 
     def _properties(self, message: Message) -> bytes:
         values = dict(message.properties)
-        for name, value in values.items():
-            if not isinstance(name, str) or not isinstance(value, str):
+        untyped: Iterable[tuple[object, object]] = values.items()
+        for name, value in untyped:
+            if not (isinstance(name, str) and isinstance(value, str)):
                 raise IllegalProperty(str(name), f"text is wanted, not {type(value).__name__}")
             check_property(name, value)
         if message.keys:

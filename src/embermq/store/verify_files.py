@@ -19,6 +19,7 @@ from embermq.store.verify_damage import DamageKind, DamageList, Ranges
 
 _MOST_MAPPED: Final = 256  # files at a time; each takes a descriptor
 _CHUNK: Final = 1 << 20
+_SMALL_CHUNK: Final = 1 << 12
 _ZEROS: Final = bytes(_CHUNK)
 _NAME_SIZE: Final = 20
 _END_OF_POSITIONS: Final = 1 << 62
@@ -134,16 +135,22 @@ def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -
 def iter_bytes(view: memoryview, wanted: bytes, begin: int) -> Iterator[int]:
     """Every place of `wanted` from `begin` on."""
     overlap = len(wanted) - 1
-    for start in range(begin, len(view), _CHUNK):
-        chunk = bytes(view[start : start + _CHUNK + overlap])
+    size = _SMALL_CHUNK  # and growing, because the first place is mostly near
+    while begin < len(view):
+        chunk = bytes(view[begin : begin + size + overlap])
         at = chunk.find(wanted)
         while at >= 0:
-            yield start + at
+            yield begin + at
             at = chunk.find(wanted, at + 1)
+        begin += size
+        size = min(size * 4, _CHUNK)
 
 
 def find_nonzero(view: memoryview, path: Path, begin: int) -> int | None:
     """The first byte from `begin` on that is not zero."""
+    near = bytes(view[begin : begin + _SMALL_CHUNK])
+    if near.strip(b"\0"):
+        return begin + len(near) - len(near.lstrip(b"\0"))
     for first, last in _iter_data(path, begin, len(view)):
         for at in range(first, last, _CHUNK):
             chunk = bytes(view[at : min(at + _CHUNK, last)])

@@ -81,7 +81,10 @@ def test_every_position_is_found_in_its_file(tmp_path: Path) -> None:
     chain = a_chain(tmp_path)
     chain.append_file(2 * SIZE)
     write(chain, content(2 * SIZE + 1))
-    found = {position: chain.find(position) for position in (2 * SIZE - 1, 2 * SIZE, 4 * SIZE - 1, 4 * SIZE, 5 * SIZE)}
+    found = {
+        position: chain.find(position)
+        for position in (2 * SIZE - 1, 2 * SIZE, 4 * SIZE - 1, 4 * SIZE, 5 * SIZE)
+    }
     assert {position: file and file.start for position, file in found.items()} == {
         2 * SIZE - 1: None, 2 * SIZE: 2 * SIZE, 4 * SIZE - 1: 3 * SIZE, 4 * SIZE: 4 * SIZE, 5 * SIZE: None,
     }  # fmt: skip
@@ -93,7 +96,9 @@ def test_what_is_written_can_be_selected(tmp_path: Path, position: int, size: in
     assert chain.select(position, size) == content(SIZE + 10)[position : position + size]
 
 
-@pytest.mark.parametrize(("position", "size"), [(-1, 1), (SIZE - 1, 2), (SIZE + 9, 2), (SIZE + 10, 1), (9 * SIZE, 1)])
+@pytest.mark.parametrize(
+    ("position", "size"), [(-1, 1), (SIZE - 1, 2), (SIZE + 9, 2), (SIZE + 10, 1), (9 * SIZE, 1)]
+)
 def test_what_is_not_written_or_not_in_one_file_cannot(tmp_path: Path, position: int, size: int) -> None:
     assert a_chain(tmp_path, SIZE + 10).select(position, size) is None
 
@@ -199,7 +204,9 @@ def test_several_paths_are_used_in_turn_and_read_as_one(tmp_path: Path) -> None:
     assert (names(one), names(two)) == ([0, 2 * SIZE], [SIZE])
     again = FileChain([two, one], SIZE)
     again.load()
-    assert b"".join(again.select_rest(start) or b"" for start in range(0, 3 * SIZE, SIZE)) == content(3 * SIZE)
+    assert b"".join(again.select_rest(start) or b"" for start in range(0, 3 * SIZE, SIZE)) == content(
+        3 * SIZE
+    )
 
 
 def test_no_new_file_is_made_in_a_full_or_read_only_path(tmp_path: Path) -> None:
@@ -226,7 +233,9 @@ def test_the_last_file_takes_appends_even_in_a_read_only_path(tmp_path: Path) ->
 # Flushing
 
 
-def test_a_flush_goes_through_every_file_that_is_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_goes_through_every_file_that_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain = a_chain(tmp_path, 3 * SIZE + 1)
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
@@ -270,7 +279,9 @@ def test_a_failed_sync_holds_back_everything_after_it_for_good(
     assert chain.flushed == SIZE
 
 
-def test_a_new_file_is_made_durable_with_its_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_is_made_durable_with_its_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
     real = os.fsync
 
@@ -286,7 +297,9 @@ def test_a_new_file_is_made_durable_with_its_directories(tmp_path: Path, monkeyp
     assert synced[3:] == [str(tmp_path / "topic" / "0")] * 2
 
 
-def test_a_file_that_finds_no_space_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_finds_no_space_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain = a_chain(tmp_path, SIZE)
 
     def no_space(descriptor: int, offset: int, size: int) -> None:
@@ -300,7 +313,9 @@ def test_a_file_that_finds_no_space_leaves_nothing_behind(tmp_path: Path, monkey
     assert chain.append_file().start == SIZE
 
 
-def test_files_made_ready_cannot_run_out_of_space_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_made_ready_cannot_run_out_of_space_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain = a_chain(tmp_path, 1)
     chain.ensure_next(2)
     assert names(tmp_path) == [0, SIZE, 2 * SIZE]

@@ -52,7 +52,9 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
 
 
-@pytest.mark.parametrize(("file_size", "reserve_step"), [(1 << 18, 0), (1 << 18, 1 << 14), (1 << 21, 1 << 16)])
+@pytest.mark.parametrize(
+    ("file_size", "reserve_step"), [(1 << 18, 0), (1 << 18, 1 << 14), (1 << 21, 1 << 16)]
+)
 def test_appends_fail_with_an_error_and_all_before_them_is_kept(
     small_disk: Path, file_size: int, reserve_step: int
 ) -> None:

@@ -39,10 +39,11 @@ except StoreLocked as error:
 
 
 def start(script: str, root: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     return subprocess.Popen(
-        [sys.executable, "-c", script, str(root)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(SOURCE)},
-    )  # fmt: skip
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def try_elsewhere(root: Path) -> list[str]:

@@ -141,7 +141,9 @@ def test_readers_cannot_write(tmp_path: Path) -> None:
         file.select(0, 4)[0] = 1
 
 
-def test_overwriting_moves_no_position_but_wants_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overwriting_moves_no_position_but_wants_a_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     syncs = count_syncs(monkeypatch)
     file = a_file(tmp_path)
     file.write_at(100, b"slot")
@@ -219,7 +221,9 @@ def test_a_full_disk_is_an_error_before_anything_changes(
 # Flushing
 
 
-def test_flushed_follows_written_when_the_sync_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flushed_follows_written_when_the_sync_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     syncs = count_syncs(monkeypatch)
     file = a_file(tmp_path)
     file.append(b"1234")
@@ -266,7 +270,9 @@ def test_what_is_appended_during_a_sync_is_not_called_flushed(
     assert (file.written, file.is_dirty) == (6, True)
 
 
-def test_a_failed_sync_moves_nothing_and_seals_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_moves_nothing_and_seals_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = a_file(tmp_path)
     file.append(b"12")
     file.flush()

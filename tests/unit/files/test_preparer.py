@@ -75,7 +75,9 @@ def test_a_file_that_was_asked_for_is_whole_and_empty(tmp_path: Path, preparer: 
     file.append(b"mine")
 
 
-def test_a_file_is_made_without_anyone_waiting_for_it(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
+def test_a_file_is_made_without_anyone_waiting_for_it(
+    tmp_path: Path, preparer: Preparer, wait_until: Wait
+) -> None:
     preparer.prepare(tmp_path / file_name(0), SIZE)
     wait_until(lambda: names(tmp_path) == [0])
 
@@ -84,8 +86,12 @@ def test_file_and_directory_are_synced_before_the_file_is_handed_out(
     tmp_path: Path, preparer: Preparer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "fdatasync", sync)
     path = tmp_path / file_name(0)
     preparer.prepare(path, SIZE)
     preparer.take(path, timeout=10)
@@ -171,7 +177,9 @@ def test_no_file_is_made_after_one_that_failed(
     wait_until(lambda: names(tmp_path) == [0, SIZE, 2 * SIZE])
 
 
-def test_a_file_somebody_waits_for_is_made_before_others(tmp_path: Path, preparer: Preparer, gate: Gate) -> None:
+def test_a_file_somebody_waits_for_is_made_before_others(
+    tmp_path: Path, preparer: Preparer, gate: Gate
+) -> None:
     paths = [tmp_path / file_name(start) for start in (0, SIZE, 2 * SIZE)]
     for path in paths:
         preparer.prepare(path, SIZE)
@@ -193,7 +201,9 @@ def test_a_file_that_exists_is_not_taken_for_a_new_one(tmp_path: Path, preparer:
     assert path.read_bytes().startswith(b"precious")
 
 
-def test_a_discarded_file_is_deleted_made_or_not(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
+def test_a_discarded_file_is_deleted_made_or_not(
+    tmp_path: Path, preparer: Preparer, wait_until: Wait
+) -> None:
     made, asked = tmp_path / file_name(0), tmp_path / file_name(SIZE)
     preparer.prepare(made, SIZE)
     wait_until(made.exists)
@@ -289,7 +299,9 @@ def test_pages_are_warmed_ahead_of_the_appends(tmp_path: Path, preparer: Prepare
     assert file.path.read_bytes() == b"1234".ljust(SIZE, b"\0")
 
 
-def test_warming_a_file_that_was_deleted_is_no_error(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
+def test_warming_a_file_that_was_deleted_is_no_error(
+    tmp_path: Path, preparer: Preparer, wait_until: Wait
+) -> None:
     gone = make_file(tmp_path / file_name(0), SIZE)
     gone.destroy()
     preparer.warm_ahead(gone, SIZE)
@@ -318,7 +330,9 @@ def test_memory_that_cannot_be_locked_is_a_warning(
 # With a chain
 
 
-def test_a_chain_has_its_next_two_files_made_ahead(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
+def test_a_chain_has_its_next_two_files_made_ahead(
+    tmp_path: Path, preparer: Preparer, wait_until: Wait
+) -> None:
     chain = FileChain(tmp_path, SIZE, preparer=preparer)
     chain.append_file()
     wait_until(lambda: names(tmp_path) == [0, SIZE, 2 * SIZE])
@@ -366,10 +380,8 @@ def test_space_that_was_short_ahead_of_time_and_is_there_now_is_no_error(
 ) -> None:
     gate.opened.set()
     chain = FileChain(tmp_path, SIZE, preparer=preparer, ahead=1)
-    gate.failure = None
-    chain.append_file()
-    wait_until(lambda: names(tmp_path) == [0, SIZE])
     chain.append_file().fill()
+    chain.ensure_next(1)
     gate.failure = OSError(errno.ENOSPC, "No space left on device")
     calls = gate.calls
     chain.append_file().fill()

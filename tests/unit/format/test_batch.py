@@ -12,9 +12,7 @@ EXAMPLE = bytes.fromhex(
     "410200000022000000000000000000000000000000026231000a544147530154"
     "61674202"
 )
-elements = st.builds(
-    BatchElement, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=100), st.binary(max_size=100)
-)
+elements = st.builds(BatchElement, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=100), st.binary(max_size=100))
 
 
 def test_a_batch_has_the_bytes_of_the_format() -> None:

@@ -32,9 +32,7 @@ V4, V6 = bytes(8), bytes(20)
 
 def a_record(topic: bytes, host: bytes, *, with_property_crc: bool = False) -> bytes:
     draft = Draft(topic, 1, b"body", b"KEYS\x01k1 k2\x02", sys_flag=1, born_host=host)
-    return encode_draft(
-        draft, offset=1, position=0, store_time=1, store_host=host, with_property_crc=with_property_crc
-    )
+    return encode_draft(draft, offset=1, position=0, store_time=1, store_host=host, with_property_crc=with_property_crc)
 
 
 def decode_all_of_a_record(data: bytes) -> None:
@@ -56,9 +54,7 @@ RECORDS = [
     a_record(b"t", V4, with_property_crc=True),
     encode_blank(99),
 ]
-TOPICS = tables.encode_topics(
-    tables.TopicTable(DataVersion(1, 2, 3), {"t": TopicConfig("t", attributes={"a": "b"})})
-)
+TOPICS = tables.encode_topics(tables.TopicTable(DataVersion(1, 2, 3), {"t": TopicConfig("t", attributes={"a": "b"})}))
 GROUPS = tables.encode_groups(tables.GroupTable(DataVersion(), {"g": GroupConfig("g")}, {"g": {"t": 1}}))
 OFFSETS = tables.encode_offsets(tables.OffsetTable(DataVersion(), {("t", "g"): {0: 1, 1: 2}}))
 REFERENCE = b"{'a':{0:1},'b':{'$ref':'$.a'}}"

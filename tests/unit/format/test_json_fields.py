@@ -42,7 +42,7 @@ def test_plain_values_among_texts_become_text_and_null_goes() -> None:
 
 @pytest.mark.parametrize("value", ['"x"', "1.5", "true", "[]", "{}", '""', '"1.0"', str(2**63), str(-(2**63) - 1)])
 def test_what_is_no_number_is_reported_with_its_place(value: str) -> None:
-    fields = parse_fields('{"a":%s}' % value, "table")
+    fields = parse_fields(f'{{"a":{value}}}', "table")
     with pytest.raises(CorruptRecord, match=r"table\.a: a number expected"):
         fields.integer("a")
 

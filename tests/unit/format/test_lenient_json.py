@@ -28,9 +28,11 @@ texts = st.text(max_size=12)
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | texts
 values = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(texts, inner, max_size=4)
-    | st.dictionaries(st.integers(-9, 9), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(texts, inner, max_size=4)
+        | st.dictionaries(st.integers(-9, 9), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 

@@ -109,9 +109,7 @@ def test_a_message_with_tags_and_keys_has_the_bytes_of_the_format() -> None:
         born_host=CLIENT,
     )
     assert len(EXAMPLE_A) == 177
-    assert (
-        encode_draft(draft, offset=5, position=0, store_time=1700000000123, store_host=BROKER) == EXAMPLE_A
-    )
+    assert encode_draft(draft, offset=5, position=0, store_time=1700000000123, store_host=BROKER) == EXAMPLE_A
 
 
 def test_a_message_between_ipv6_hosts_has_the_bytes_of_the_format() -> None:
@@ -183,9 +181,7 @@ def test_the_checksum_of_a_body_has_no_sign() -> None:
 def test_a_record_comes_back_field_for_field(
     draft: Draft, offset: int, position: int, store_time: int, store_host: bytes
 ) -> None:
-    encoded = encode_draft(
-        draft, offset=offset, position=position, store_time=store_time, store_host=store_host
-    )
+    encoded = encode_draft(draft, offset=offset, position=position, store_time=store_time, store_host=store_host)
     record = decode_record(encoded, position)
     expected_flag = draft.sys_flag & ~0x30
     expected_flag |= 0x10 if len(draft.born_host) == 20 else 0

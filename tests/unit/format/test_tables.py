@@ -25,19 +25,18 @@ def by_name(things: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
     return st.lists(things, max_size=3).map(lambda found: {thing.name: thing for thing in found})
 
 
-topics = st.builds(
-    TopicConfig, names, i64, i64, st.integers(0, 7), st.booleans(), texts, i64, attributes=attributes
-)
+topics = st.builds(TopicConfig, names, i64, i64, st.integers(0, 7), st.booleans(), texts, i64, attributes=attributes)
 policies = st.builds(
     RetryPolicy,
     texts,
     st.none() | st.builds(ExponentialRetry, i64, i64, i64),
     st.none() | st.lists(i64, max_size=3).map(tuple),
 )
+subscriptions = st.lists(st.builds(Subscription, texts, texts, texts, i64), max_size=2).map(tuple)
+flags = st.booleans()
 groups = st.builds(
-    GroupConfig, names, st.booleans(), st.booleans(), st.booleans(), st.booleans(), i64, i64, policies, i64, i64,
-    st.booleans(), i64, i64, st.none() | st.lists(st.builds(Subscription, texts, texts, texts, i64), max_size=2).map(tuple),
-    attributes=attributes,
+    GroupConfig, names, flags, flags, flags, flags, i64, i64, policies, i64, i64,
+    flags, i64, i64, st.none() | subscriptions, attributes=attributes,
 )  # fmt: skip
 readers = st.tuples(names, names)
 offsets = st.dictionaries(readers, st.dictionaries(st.integers(0, 20), i64, max_size=3), max_size=3)

@@ -266,7 +266,7 @@ def test_a_time_search_needs_no_log_and_stays_within_the_offsets_there_are(make:
     assert queue.find_offset(50, upper=True, time_at=lambda _: None) == 501
 
 
-@given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=50), data=st.data())
+@given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=20), data=st.data())
 def test_lookups_agree_with_a_plain_search(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], data: st.DataObject
 ) -> None:
@@ -280,7 +280,7 @@ def test_lookups_agree_with_a_plain_search(
     wanted = [
         base
         for base, size in zip(bases, counts, strict=True)
-        if 0 <= begin < sum(counts) and base < begin + count and base + size > begin
+        if count and 0 <= begin < sum(counts) and base < begin + count and base + size > begin
     ]
     assert [entry.base_offset for entry in queue.read(begin, count)] == wanted
     queue.destroy()
