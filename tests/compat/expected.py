@@ -7,7 +7,8 @@ them follow all queues with their entries, every answer of the index, and the se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 Facts = dict[str, Any]
@@ -108,30 +109,31 @@ def keys(record: Facts) -> list[str]:
     return unique + [key for key in properties.get("KEYS", "").split(" ") if key]
 
 
-def queries(records: Iterable[Facts]) -> list[Facts]:
-    """A query for every key, and for one that nothing has."""
-    wanted = {(record["topic"], key): None for record in records for key in keys(record)}
-    asked = [{"topic": topic, "key": key, "maxNum": MOST_FOUND} for topic, key in wanted]
-    return [*asked, {"topic": "orders", "key": "nobody-has-it", "maxNum": MOST_FOUND}]
-
-
-def positions(records: Sequence[Facts], query: Mapping[str, Any]) -> list[int]:
-    """Where the newest records with this key lie, newest first."""
-    topic, key, limit = query["topic"], query["key"], query["maxNum"]
-    hits = [record["physicalOffset"] for record in records if record["topic"] == topic for each in keys(record) if each == key]
-    return hits[: -limit - 1 : -1]
+def positions(records: Iterable[Facts]) -> dict[tuple[str, str], list[int]]:
+    """Where the records of a topic with a key lie, newest first and as many as RocketMQ finds at once."""
+    found: dict[tuple[str, str], list[int]] = {("orders", "nobody-has-it"): []}
+    for record in records:
+        for key in dict.fromkeys(keys(record)):
+            found.setdefault((record["topic"], key), []).insert(0, record["physicalOffset"])
+    return {wanted: places[:MOST_FOUND] for wanted, places in found.items()}
 
 
 def times(found: Queues, records: Iterable[Facts]) -> list[Facts]:
-    """Searches by time in every queue: before, at and behind some of its records."""
+    """Searches by time in every queue: before, at and behind some of its records.
+
+    In a batch queue only at times that one entry alone has. RocketMQ looks into one of its files, and
+    finds the last entry there, wherever it should find the first of the next file, or one stored at the same time.
+    """
     stored = {record["physicalOffset"]: record["storeTimestamp"] for record in records}
     asked = []
     for topic, by_queue in found.items():
         for queue, facts in by_queue.items():
-            moments = sorted({stored[unit[0]] for unit in facts["units"]})
+            at = Counter(stored[unit[0]] for unit in facts["units"])
+            moments = sorted(at)
             some = {moments[0], moments[-1], *moments[:: max(1, len(moments) // 4)]}
             for time in sorted({time + step for time in some for step in (-1, 0, 1)}):
-                asked.append({"topic": topic, "queueId": int(queue), "timestamp": time})
+                if facts["type"] == "SimpleCQ" or at[time] == 1:
+                    asked.append({"topic": topic, "queueId": int(queue), "timestamp": time})
     return asked
 
 

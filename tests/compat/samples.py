@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from embermq import Message, Receipt, Store, open_store
 from embermq.format.batch import BatchElement, encode_batch
@@ -22,11 +22,18 @@ from embermq.format.record import Draft
 from embermq.model.flags import SysFlag
 from embermq.model.properties import format_properties
 from embermq.model.topic import TopicConfig
-from tests.builders import SMALL_SIZES, ManualClock
+from tests.builders import SMALL_SIZES, ManualClock, wait_until
 from tests.compat.store_tool import SMALL
 
 BATCH_TOPIC = "batches"
-SETTINGS: dict[str, Any] = {**SMALL_SIZES, "reserve_bytes": 0, "light_queues": True, "retention_hours": 10**6}
+SETTINGS: dict[str, Any] = {
+    **SMALL_SIZES,
+    "reserve_bytes": 0,
+    "retention_hours": 10**6,
+    "light_queues": True,
+    "flush_interval_ms": 20,
+    "flush_thorough_interval_ms": 20,
+}
 ROCKETMQ: dict[str, Any] = {
     **SMALL,
     "mapperFileSizeBatchConsumeQueue": SMALL_SIZES["batch_queue_file_size"],
@@ -34,6 +41,7 @@ ROCKETMQ: dict[str, Any] = {
     "enableLmq": True,
     "enableMultiDispatch": True,
 }
+SECOND_SESSION: dict[str, Any] = {"store_host": "[::1]:10911", "property_crc": True}
 TOPICS = [{"name": BATCH_TOPIC, "attributes": {"queue.type": "BatchCQ"}}]
 
 LONG_TOPICS = ["%RETRY%" + "g" * 121, "%RETRY%" + "h" * 248]  # the shortest and the longest of version 2
@@ -52,33 +60,60 @@ class Put:
     together: bool = False
 
 
-def every_kind(seed: int = 0, count: int = 120) -> list[Put]:
-    """Puts of all kinds, mixed; `count` of the plain ones."""
+def every_kind(seed: int = 0, count: int = 120, *, largest: bool = False) -> list[Put]:
+    """Puts of all kinds, mixed; `count` of the plain ones, and on demand the largest record there can be."""
     chance = random.Random(seed)
     puts = [_plain(chance, number) for number in range(count)]
-    puts += [_large(), _batch(chance, 40, "together"), *_long_topics(chance), *_delayed(), *_light(chance)]
+    puts += [_batch(chance, 40, "together"), *_long_topics(chance), *_delayed(), *_light(chance)]
     puts += [_inner_batch(chance, number) for number in range(25)]
     puts += [_client_batch(chance, number) for number in range(10)]
     puts += _transactional(chance)
     puts += _unusual(chance)
     chance.shuffle(puts)
+    if largest:
+        puts.insert(5, _large())
     return puts
 
 
-def write(store: Store, clock: ManualClock, puts: Sequence[Put]) -> Iterator[list[Receipt]]:
-    """Put them one after the other, while time passes in steps of many sizes, also none."""
-    steps = cycle((0, 1, 7, 0, 250, 1_300, 0, 3))
-    for put, step in zip(puts, steps, strict=False):
-        clock.advance(ms=step)
+class Filled(NamedTuple):
+    """A store that has taken all kinds and is still open."""
+
+    store: Store
+    receipts: list[Receipt]
+    safe: int  # how many of these records are on disk by now, whatever happens to the process
+
+
+def fill(path: Path, durability: str) -> Filled:
+    """Put every kind into a new store: one half, and after a clean stop the other with another address and checksums."""
+    clock, puts = ManualClock(), every_kind(largest=True)
+    half, rest = len(puts) // 2, len(puts) * 3 // 4
+    with open_samples(path, clock, durability=durability) as store:
+        receipts = write(store, clock, puts[:half])
+    store = open_samples(path, clock, durability=durability, **SECOND_SESSION)
+    receipts += write(store, clock, puts[half:rest])
+    wait_until(lambda: store.state().flush_behind == 0)
+    store.checkpoint()
+    safe = len(receipts)
+    receipts += write(store, clock, puts[rest:])
+    return Filled(store, receipts, safe if durability == "pooled" else len(receipts))
+
+
+def write(store: Store, clock: ManualClock | None, puts: Iterable[Put]) -> list[Receipt]:
+    """Put them one after the other; time passes in steps of many sizes, also none, or as it does."""
+    receipts: list[Receipt] = []
+    for put, step in zip(puts, cycle((0, 1, 7, 0, 250, 1_300, 0, 3)), strict=False):
+        if clock is not None:
+            clock.advance(ms=step)
         if put.messages:
-            yield store.put_many(put.messages)
+            receipts += store.put_many(put.messages)
         else:
-            yield store.put_drafts(lambda put=put: put.drafts, together=put.together)
+            receipts += store.put_drafts(lambda put=put: put.drafts, together=put.together)
+    return receipts
 
 
-def open_samples(path: Path, clock: ManualClock, **settings: Any) -> Store:
+def open_samples(path: Path, clock: ManualClock | None = None, **settings: Any) -> Store:
     """A store that takes all kinds."""
-    store = open_store(path, clock=clock, **{**SETTINGS, **settings})
+    store = open_store(path, clock=clock, **{**SETTINGS, "durability": "async", **settings})
     if store.find_topic(BATCH_TOPIC) is None:
         store.save_topic(TopicConfig(BATCH_TOPIC, attributes={"queue.type": "BatchCQ"}))
     return store
@@ -198,7 +233,7 @@ def for_rocketmq(seed: int, count: int = 40) -> list[dict[str, Any]]:
             light = {"INNER_MULTI_DISPATCH": "%LMQ%b,%LMQ%größe", "UNIQ_KEY": f"L{seed}{number}".rjust(32, "0")}
             puts.append({"topic": "orders", "bodyHex": "77", "properties": light, "tags": "light"})
             puts.append({"topic": "orders", "queueId": 1, "delayLevel": 1 + number % 18, "bodyHex": "0d"})
-            puts.append({"topic": LONG_TOPICS[number % 2], "bodyHex": "5e", "bornHost": "2001:db8::1:50002"})
+            puts.append({"topic": LONG_TOPICS[number // 6 % 2], "bodyHex": "5e", "bornHost": "2001:db8::1:50002"})
         if number % 20 == 0:
             puts.append({"topic": "orders", "sysFlag": (0x4, 0xC)[number // 20 % 2], "keys": f"deal-{seed}-{number}"})
             puts.append({"topic": "large", "queueId": number % 4, "bodyHex": bytes(LARGEST_BODY // 2).hex()})
@@ -225,20 +260,7 @@ def _elements(chance: random.Random, key: str) -> dict[str, Any]:
     return {"batch": elements, "tags": "many", "properties": {"UNIQ_KEY": key.rjust(32, "B")}}
 
 
-def _be_killed(path: Path, durability: str) -> None:
-    """Tell how many records are put, and how many of them the store calls safe; then wait."""
-    clock = ManualClock()
-    store = open_samples(path, clock, durability=durability)
-    puts = every_kind()
-    count = safe = 0
-    for number, receipts in enumerate(write(store, clock, puts)):
-        count += len(receipts)
-        if number == len(puts) // 2:
-            store.checkpoint()
-            safe = count
-    print(count, count if durability == "sync" else safe, flush=True)
-    sys.stdin.read()
-
-
 if __name__ == "__main__":
-    _be_killed(Path(sys.argv[1]), sys.argv[2])
+    filled = fill(Path(sys.argv[1]), sys.argv[2])
+    print(len(filled.receipts), filled.safe, flush=True)
+    sys.stdin.read()

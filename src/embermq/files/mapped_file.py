@@ -25,7 +25,7 @@ from embermq.errors import FileFull, FileSealed, OutOfRange, SyncFailed, WrongFi
 from embermq.files import memory
 from embermq.files.holding import Holdable
 from embermq.files.write_buffer import WriteBuffer
-from embermq.files.zeroing import clear
+from embermq.files.zeroing import clear, find_last_nonzero
 
 PAGE = 4096  # what `least_pages` counts, whatever the machine's pages are
 
@@ -281,6 +281,10 @@ class MappedFile(Holdable):
             if clear(self._map, end, extent, descriptor=self._descriptor):
                 self._sync()
             self._extent = end
+
+    def find_last_nonzero(self, begin: int) -> int | None:
+        """Where the last byte from `begin` on is that is not zero, written or not."""
+        return find_last_nonzero(self._map, begin, self.size, descriptor=self._descriptor)
 
     def seal(self) -> None:
         """Take no more appends and no more syncs; reading goes on."""

@@ -1,4 +1,4 @@
-"""Zeros over bytes that must not come back."""
+"""Zeros over bytes that must not come back, and where there are none yet."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def clear(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int | None = 
                 mapping[at : at + len(zeros)] = zeros
                 is_changed = True
     return is_changed
+
+
+def find_last_nonzero(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int) -> int | None:
+    """Where the last byte of [begin, end) is that is not zero; holes are passed over as in `clear`."""
+    for first, last in reversed(list(_iter_data(descriptor, begin, end))):
+        for at in range(last - 1 - (last - 1 - first) % len(_ZEROS), first - 1, -len(_ZEROS)):
+            part = mapping[at : min(at + len(_ZEROS), last)]
+            if part != _ZEROS[: len(part)]:
+                return at + len(part.rstrip(b"\0")) - 1
+    return None
 
 
 def _iter_data(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -242,9 +242,10 @@ class ConsumeQueue:
         begin, end = self._entries.begin, self._entries.end
         while begin < end:
             part = max(begin, end - _BLOCK)
-            codes = [entry.tags_code for entry in self._entries.read(part, end) if is_address(entry.tags_code)]
-            if codes:
-                return codes[-1]
+            codes = [entry.tags_code for entry in self._entries.read(part, end)]
+            last = next(filter(is_address, reversed(codes)), None)
+            if last is not None:
+                return last
             end = part
         return None
 

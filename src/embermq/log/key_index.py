@@ -86,6 +86,11 @@ class KeyIndex:
         return -1
 
     @property
+    def newest_begin_time(self) -> int:
+        """When the first record of the newest file was stored; without a file, at the end of time."""
+        return self._files[-1].header.begin_time if self._files else FOREVER_MS
+
+    @property
     def is_dirty(self) -> bool:
         return any(file.is_dirty for file in self._files)
 

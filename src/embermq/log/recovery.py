@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 Report = Callable[[int, int], None]  # bytes done, bytes in all
 REPORT_EVERY = 16 * 1024 * 1024
 BROKEN_FOLDER = "broken"
-_CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def cut_log(chain: FileChain, end: int, aside: Path) -> list[Path]:
         begin = max(end - file.start, 0)
         if begin >= file.size:
             continue
-        last = _last_nonzero(file.view, begin)
+        last = file.find_last_nonzero(begin)
         if last is not None:
             path = aside / f"{file.start + begin:020d}.broken"
             kept.append(write_aside(path, [file.view[begin : last + 1]]))
@@ -113,16 +112,3 @@ def _is_closed(data: memoryview, at: int) -> bool:
         return True
     size, magic = read_frame(data, at)
     return magic == MAGIC_BLANK and size == len(data) - at
-
-
-def _last_nonzero(data: memoryview, begin: int) -> int | None:
-    """The index of the last byte from `begin` on that is not zero."""
-    zeros = bytes(_CHUNK)
-    end = len(data)
-    while end > begin:
-        start = max(begin, end - _CHUNK)
-        chunk = data[start:end]
-        if chunk != zeros[: end - start]:
-            return start + len(bytes(chunk).rstrip(b"\0")) - 1
-        end = start
-    return None

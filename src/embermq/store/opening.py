@@ -96,6 +96,8 @@ def recover(
         kept = cut_log(chain, scan.end, layout.root / BROKEN_FOLDER)
         chain.sync(plan.begin)  # a killed process may have left it in memory only
     queues.cut(min(plan.queues_from, scan.end))
+    if not clean and plan.reason is not Begin.CHECKPOINT:
+        queues.sync()  # a checkpoint of ours vouches for them; RocketMQ's does not
     if index is not None:
         index.cut(min(plan.index_from, scan.end))
     commit_log.last_store_time = max(scan.last_store_time, checkpoint.checkpoint.log_time)
@@ -126,6 +128,10 @@ def _make_plan(
     if not clean:
         limit = min(checkpoint.checkpoint.log_time, checkpoint.checkpoint.queue_time) - CLOCK_SLACK_MS
         begin = first_matching_file(chain, lambda _, store_time: store_time <= limit)
+        if not len(queues):
+            return _Plan(first, Begin.QUEUES_MISSING, first, begin)
+        if index is not None and not index.file_count:
+            return _Plan(first, Begin.INDEX_MISSING, begin, first)
         return _Plan(begin, Begin.FILE_BY_TIME, begin, begin)
     if not _reaches(commit_log, queues):
         return _Plan(first, Begin.QUEUES_AHEAD, first, first)

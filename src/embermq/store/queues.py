@@ -14,6 +14,7 @@ from embermq.log.batch_queue import BatchQueue
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.log.extended_queue import ExtendedQueue
 from embermq.log.queue_kind import QueueKind
+from embermq.model.topic import is_light_queue
 
 SIMPLE_FOLDER = "consumequeue"
 BATCH_FOLDER = "batchconsumequeue"
@@ -113,6 +114,11 @@ class Queues:
         for each in list(self._queues.values()):
             each.flush()
 
+    def sync(self) -> None:
+        """Bring every queue to the disk, also what was found in memory only."""
+        for each in self._queues.values():
+            each.sync()
+
     def delete_topic(self, topic: str) -> None:
         """Destroy all queues of `topic`."""
         gone = {key: each for key, each in self._queues.items() if key[0] == topic}
@@ -137,15 +143,16 @@ class Queues:
                 topic,
                 queue,
                 file_size=self._sizes.simple,
-                extended=self._open_extended(place),
+                extended=self._open_extended(topic, place),
                 read_only=self._read_only,
             )
         opened.load()
         return opened
 
-    def _open_extended(self, place: Path) -> ExtendedQueue | None:
+    def _open_extended(self, topic: str, place: Path) -> ExtendedQueue | None:
         folder = self._root / EXTENDED_FOLDER / place
-        if not self._extended and not folder.is_dir():
+        wanted = self._extended and not is_light_queue(topic)  # which have none in RocketMQ either
+        if not wanted and not folder.is_dir():
             return None
         return ExtendedQueue(folder, file_size=self._sizes.extended, read_only=self._read_only)
 

@@ -23,7 +23,7 @@ from embermq.log.commit_log import CommitLog
 from embermq.log.key_index import KeyIndex, keys_of
 from embermq.log.recovery import scan_log
 from embermq.store.checkpoint_file import CheckpointFile
-from embermq.store.layout import CHECKPOINT_FILE, LOG_FOLDER, Layout, find_layout
+from embermq.store.layout import CHECKPOINT_FILE, CONFIG_FOLDER, LOG_FOLDER, Layout, find_layout
 from embermq.store.parts import TOPICS_FILE
 from embermq.store.queues import BATCH_FOLDER, SIMPLE_FOLDER, Queues
 from embermq.store.reading import Batch, read_queue, to_batch
@@ -133,6 +133,10 @@ class StoreReader:
             if record.topic == topic and key in keys_of(record.properties):
                 found[position] = record
         return list(found.values())
+
+    def load_topics(self) -> Topics:
+        """The table of topics as it is now."""
+        return Topics(self.path / CONFIG_FOLDER / TOPICS_FILE, clock=SystemClock(), default_queues=1, auto_create=False)
 
     def close(self) -> None:
         """Let go of the files; what was read stays readable."""

@@ -89,7 +89,7 @@ class StoreSettings:
     commit_thorough_interval_ms: int = _setting(200, "ms", "pooled: everything is committed this often")
     pool_buffers: int = _setting(5, "count", "pooled: write buffers, each as large as a log file")
     checkpoint_interval_ms: int = _setting(
-        10_000, "ms", "queues, index and checkpoint are flushed this often; what came later is read again after a crash"
+        30_000, "ms", "queues, index and checkpoint are flushed this often; what came later is read again after a crash"
     )
     checkpoint_bytes: int = _setting(256 * MIB, "bytes", "as much log at most before the next checkpoint")
     max_unflushed_bytes: int = _setting(

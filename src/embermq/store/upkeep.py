@@ -7,6 +7,7 @@ import logging
 from embermq.clock import Clock
 from embermq.errors import FlushTimeout, SyncFailed
 from embermq.format.checkpoint import Checkpoint, Progress
+from embermq.log.key_index import FOREVER_MS
 from embermq.store.cleaner import Cleaner, find_shortage
 from embermq.store.housekeeper import Duty
 from embermq.store.parts import Parts
@@ -51,8 +52,11 @@ class Upkeep:
             position, time = parts.dispatcher.position, parts.dispatcher.last_store_time
             queue_count, entry_count = len(parts.queues), parts.queues.entry_count
             index_files, index_entries = (parts.index.file_count, parts.index.entry_count) if parts.index else (0, 0)
+            newest_index_time = parts.index.newest_begin_time if parts.index else FOREVER_MS
         previous = parts.checkpoint.checkpoint
         time = max(time, previous.log_time)
+        # After a crash RocketMQ drops the newest index file and reads the log from this time on to fill it again.
+        queue_time = min(time, newest_index_time)
         try:
             parts.flusher.wait(position, self._sync_timeout_ms)
             parts.queues.flush()
@@ -66,8 +70,8 @@ class Upkeep:
             raise
         # Last, because it promises that all the rest is on disk.
         parts.checkpoint.save(
-            Checkpoint(time, time, time, previous.master_flushed_position, previous.confirmed_position),
-            Progress(position, queue_count, entry_count, index_files, index_entries, time, time, time),
+            Checkpoint(time, queue_time, time, previous.master_flushed_position, previous.confirmed_position),
+            Progress(position, queue_count, entry_count, index_files, index_entries, time, queue_time, time),
         )
         self._checkpoint_at = self._clock.monotonic()
 

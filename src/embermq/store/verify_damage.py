@@ -32,7 +32,7 @@ class Damage:
     """One thing that is not as it should be."""
 
     file: str  # relative to the store's directory, if it is in there
-    position: int  # in the log; for files of queues and index the byte in the file
+    position: int  # in the log; in files of queues and index the byte; 0 if it is about the whole file
     kind: DamageKind
     detail: str
 
@@ -50,6 +50,10 @@ class DamageList:
         self._counts[file, kind] += 1
         if self._counts[file, kind] <= MOST_OF_A_KIND:
             self._found.append(Damage(file, position, kind, detail))
+
+    def has(self, *kinds: DamageKind) -> bool:
+        """Whether something of one of these kinds was found."""
+        return any(kind in kinds for _, kind in self._counts)
 
     def items(self) -> list[Damage]:
         """Everything in the order in which it was found, and what was too much as one line for each file."""

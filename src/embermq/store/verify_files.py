@@ -115,7 +115,7 @@ def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -
     for segment in segments:
         if segment.size != size:
             detail = f"{segment.size} bytes found, {size} expected"
-            damage.add(segment.path, segment.start, DamageKind.FILE, detail)
+            damage.add(segment.path, 0, DamageKind.FILE, detail)
         if segment.size < size:
             missing.add(segment.start + segment.size, segment.start + size)
     for earlier, later in pairwise(segments):
@@ -124,11 +124,11 @@ def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -
             count = -(-(later.start - end) // size)
             which = "it is" if count == 1 else f"it and {count - 1} files behind it are"
             path = earlier.path.with_name(file_name(end))
-            damage.add(path, end, DamageKind.FILE, f"{which} missing, though files before and after are there")
+            damage.add(path, 0, DamageKind.FILE, f"{which} missing, though files before and after are there")
             missing.add(end, later.start)
         elif later.start < end:
             detail = f"it begins before {earlier.path.name} ends, at {end}"
-            damage.add(later.path, later.start, DamageKind.FILE, detail)
+            damage.add(later.path, 0, DamageKind.FILE, detail)
     return missing
 
 

@@ -26,6 +26,7 @@ from embermq.model.properties import PROPERTY_CRC
 from embermq.store.verify_damage import DamageKind, DamageList, Ranges
 from embermq.store.verify_files import Segment, Views, find_nonzero, find_used, iter_bytes
 
+EVERYTHING: Final = 1 << 63  # behind every position
 BATCH: Final = 4_096  # records handed on together
 
 _MAGIC_BEGIN: Final = bytes.fromhex("daa320")  # what the magic numbers of both versions begin with
@@ -33,6 +34,18 @@ _BLANK_MAGIC: Final = MAGIC_BLANK.to_bytes(4, "big")
 _UNWRITTEN: Final = bytes(BLANK_SIZE)
 _MAGIC_AT: Final = 4
 _CRC_NAME: Final = PROPERTY_CRC.encode()
+
+
+class Judgement(NamedTuple):
+    """What must be in queues and index, and what may be there."""
+
+    until: int  # records that begin before it must be, and what lies behind it is not looked at
+    in_use: bool  # the log grows meanwhile, so entries may lead behind the end that was found
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything must be there: the last owner closed the store."""
+        return self.until == EVERYTHING
 
 
 class _Gap(NamedTuple):
@@ -47,12 +60,18 @@ class LogWalk:
     """The records of the log's files, and what lies between them."""
 
     def __init__(
-        self, segments: Sequence[Segment], file_size: int, views: Views, damage: DamageList, report: Report
+        self,
+        segments: Sequence[Segment],
+        file_size: int,
+        views: Views,
+        damage: DamageList,
+        report: Report,
+        missing: Ranges,
     ) -> None:
         self.begin = segments[0].start if segments else 0
         self.end = self.begin  # behind the last record so far
         self.records = 0  # whole ones
-        self.damaged = Ranges()  # what is reported already: entries that lead there are no news
+        self.damaged = missing  # what is reported already: entries that lead there are no news
         self._segments = segments
         self._file_size = file_size
         self._starts = [segment.start for segment in segments]
@@ -112,53 +131,43 @@ class LogWalk:
     def _iter_file(self, segment: Segment) -> Iterator[Placed]:
         data, start, at = self._data(segment), segment.start, 0
         while True:
-            found, reason = self._scan(data, at, segment)
-            if found is not None:
-                self._settle_gaps()
-                self.end = start + at + found.size
-                item = self._place(found, segment)
-                if item is not None:
-                    yield item
-                at += found.size
-                continue
-            if _is_closed(data, at, self._file_size):
-                self.end = self.end if self._gaps else start + len(data)
-                return
-            following = self._find_next(data, segment, at + 1)
-            if following is None:
-                self._gaps.append(_Gap(segment, at, reason))
-                return
-            self._settle_gaps()
-            self._add_gap(_Gap(segment, at, reason), following)
-            at = following
-
-    def _scan(self, data: memoryview, at: int, segment: Segment) -> tuple[Scanned | None, str]:
-        """The record at `at`, with its checksums compared; else why there is none."""
-        position = segment.start + at
-        reason = ""
-        try:
-            found = scan_record(data, at, position, check_body=True)
-        except CorruptRecord as error:
-            reason = error.reason
+            position = start + at
             try:
-                found = scan_record(data, at, position, check_body=False)
-            except CorruptRecord:
-                return None, reason
-        if found is None:
-            return None, "zeros where a record should begin" if _is_unwritten(data, at) else "a BLANK of a wrong size"
-        reason = reason or _find_fault(found.properties, data, at, found.size)
-        if reason:
-            self._damage.add(segment.path, position, DamageKind.RECORD, f"{found.size} bytes: {reason}")
-        else:
-            self.records += 1
-        return found, reason
+                found = scan_record(data, at, position, check_body=True)
+                reason = _find_fault(found.properties, data, at, found.size) if found else _no_record(data, at)
+            except CorruptRecord as error:
+                found, reason = _scan_without_body(data, at, position), error.reason
+            if found is not None:
+                if self._gaps:
+                    self._settle_gaps()
+                at += found.size
+                self.end = start + at
+                if reason:
+                    self._damage.add(segment.path, position, DamageKind.RECORD, f"{found.size} bytes: {reason}")
+                else:
+                    self.records += 1
+                try:
+                    yield placed_of(found, position, DEFAULT_DELAY_LEVELS)
+                except ValueError:  # its tags are no text: reported with the record
+                    self.damaged.add(position, self.end)
+            else:
+                following = self._pass_gap(_Gap(segment, at, reason), data)
+                if following is None:
+                    return
+                at = following
 
-    def _place(self, found: Scanned, segment: Segment) -> Placed | None:
-        try:
-            return placed_of(found, found.position, DEFAULT_DELAY_LEVELS)
-        except ValueError:  # its tags are no text: reported with the record
-            self.damaged.add(found.position, found.position + found.size)
+    def _pass_gap(self, gap: _Gap, data: memoryview) -> int | None:
+        """Where the records of the file go on behind `gap`; None if they do not."""
+        if _is_closed(data, gap.at, self._file_size):
+            self.end = self.end if self._gaps else gap.segment.start + len(data)
             return None
+        following = self._find_next(data, gap.segment, gap.at + 1)
+        if following is None:
+            self._gaps.append(gap)
+            return None
+        self._settle_gaps()
+        self._add_gap(gap, following)
+        return following
 
     def _find_next(self, data: memoryview, segment: Segment, begin: int) -> int | None:
         """Where the next record of the file, or the BLANK that closes it, begins; None if there is none."""
@@ -186,8 +195,22 @@ class LogWalk:
         self.damaged.add(begin, end)
 
 
+def _scan_without_body(data: memoryview, at: int, position: int) -> Scanned | None:
+    """The record at `at`, if nothing but its body is wrong."""
+    try:
+        return scan_record(data, at, position, check_body=False)
+    except CorruptRecord:
+        return None
+
+
+def _no_record(data: memoryview, at: int) -> str:
+    return "zeros where a record should begin" if _is_unwritten(data, at) else "a BLANK of a wrong size"
+
+
 def _find_fault(properties: bytes, data: memoryview, at: int, size: int) -> str:
     """What is wrong with the properties of a record whose body is right."""
+    if _CRC_NAME in properties and verify_property_crc(data[at : at + size]) is False:
+        return "it does not match its property checksum"
     if properties.endswith(b"\0"):
         return "its properties end in zeros, as a torn write leaves them"
     if not properties.isascii():
@@ -195,8 +218,6 @@ def _find_fault(properties: bytes, data: memoryview, at: int, size: int) -> str:
             properties.decode()
         except UnicodeDecodeError as error:
             return f"its properties are not UTF-8: {error}"
-    if _CRC_NAME in properties and verify_property_crc(data[at : at + size]) is False:
-        return "it does not match its property checksum"
     return ""
 
 

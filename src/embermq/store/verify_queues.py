@@ -7,35 +7,34 @@ not fit is looked at again in the end, when it is known which other record claim
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias, TypeVar
 
+from embermq.format.checkpoint import Progress
+from embermq.format.queue_entry import QueueEntry
 from embermq.log.dispatching import NOT_QUEUED, light_copies
 from embermq.log.placed import Placed
 from embermq.log.queue_kind import QueueKind
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import BATCH_FOLDER, EXTENDED_FOLDER, SIMPLE_FOLDER
 from embermq.store.verify_damage import DamageKind, DamageList
-from embermq.store.verify_entries import NO_INDEX, BatchEntries, Entries, SimpleEntries
+from embermq.store.verify_entries import BatchEntries, SimpleEntries
 from embermq.store.verify_files import Segment, Views, check_segments, find_segments, usual_size
-from embermq.store.verify_log import LogWalk
+from embermq.store.verify_log import Judgement, LogWalk
 
 _MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
+_ROCKSDB_FILE = "CURRENT"  # is in every RocksDB
+_LONGEST_QUEUE = 10  # digits
+_MISSING = "has no entry, though later ones follow"
 _by_queue = itemgetter(0, 1)  # topic and queue of a Placed
 
-QueueFolder = tuple[str, int, Path]  # topic, queue, and where its files are
-FindKind = Callable[[str], QueueKind | None]  # what a topic calls for; None if it is not configured
-
-
-class Judgement(NamedTuple):
-    """What must be in queues and index, and what may be there."""
-
-    until: int  # records that begin before it must be in their queue
-    in_use: bool  # the log grows meanwhile, so entries may lead behind its end
+AnyEntries: TypeAlias = SimpleEntries | BatchEntries
+FindKind: TypeAlias = Callable[[str], QueueKind | None]  # what a topic calls for; None if it is not configured
+T = TypeVar("T")
 
 
 class _Checked:
@@ -43,7 +42,7 @@ class _Checked:
 
     __slots__ = ("entries", "unmatched_indexes", "unmatched_positions")
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: AnyEntries) -> None:
         self.entries = entries
         self.unmatched_indexes = array("q")
         self.unmatched_positions = array("q")
@@ -53,27 +52,25 @@ class QueuesCheck:
     """All queues of a store."""
 
     def __init__(
-        self, root: Path, log: LogWalk, views: Views, damage: DamageList, *, kind_of: FindKind, judge_missing: bool
+        self,
+        root: Path,
+        log: LogWalk,
+        views: Views,
+        damage: DamageList,
+        *,
+        kind_of: FindKind,
+        progress: Progress | None,
     ) -> None:
-        self.last_position = -1  # of the last record whose entry was found
         self._log = log
         self._views = views
         self._damage = damage
         self._kind_of = kind_of
-        self._judge_missing = judge_missing  # whether a topic without queue directories is damage
+        self._progress = progress
+        self._is_rocksdb = (root / SIMPLE_FOLDER / _ROCKSDB_FILE).is_file()
         self._queues: dict[tuple[str, int], _Checked] = {}
         self._open_simple(root)
         self._open_batch(root)
-
-    @property
-    def count(self) -> int:
-        """How many queues have a directory."""
-        return sum(checked.entries.has_folder for checked in self._queues.values())
-
-    @property
-    def entry_count(self) -> int:
-        """The sum of all next offsets."""
-        return sum(checked.entries.next_offset for checked in self._queues.values())
+        self.last_position = self._find_last_position()  # of the newest record that a queue leads to
 
     def check(self, items: list[Placed]) -> None:
         """Look the records up in their queues. They come in the order of the log."""
@@ -90,9 +87,23 @@ class QueuesCheck:
 
     def finish(self, judgement: Judgement) -> None:
         """All records were looked up: report what is missing, and what is too much."""
+        judges_missing = not (self._is_rocksdb or judgement.in_use or self._is_as_counted())
         for _, checked in sorted(self._queues.items()):
-            self._report_unmatched(checked, judgement)
-            self._report_unconfirmed(checked.entries, judgement)
+            entries = checked.entries
+            # Without a directory it may be the queue of a topic that was deleted.
+            if entries.has_folder or (judges_missing and self._kind_of(entries.topic) is not None):
+                self._report_orphans(entries, self._iter_orphans(checked, judgement))
+                self._report_unconfirmed(entries, judgement)
+
+    def _is_as_counted(self) -> bool:
+        """Whether there are as many queues and entries as the checkpoint knows of."""
+        found = [checked.entries for checked in self._queues.values() if checked.entries.has_folder]
+        progress = self._progress
+        return (
+            progress is not None
+            and len(found) == progress.queue_count
+            and sum(entries.next_offset for entries in found) == progress.entry_count
+        )
 
     def _open_simple(self, root: Path) -> None:
         folders, size = self._find_folders(root / SIMPLE_FOLDER, QueueKind.SIMPLE)
@@ -127,9 +138,18 @@ class QueuesCheck:
             found.append((topic, queue, path, find_segments([path], self._damage)))
         return found, usual_size(segments for *_, segments in found)
 
+    def _find_last_position(self) -> int:
+        """Records are dispatched in their order, so every one before this position is in its queue."""
+        lasts = [checked.entries.read(checked.entries.used - 1) for checked in self._queues.values()]
+        for entry in sorted((last for last in lasts if last is not None), key=lambda last: -last.position):
+            record = self._log.find(entry.position)
+            if record is not None and record.size == entry.size:
+                return entry.position
+        return -1
+
     def _add_missing(self, topic: str, queue: int) -> _Checked:
         """A queue that has records but no directory."""
-        checked = _Checked(SimpleEntries(None, topic, queue, [], 0, self._views))
+        checked = _Checked(SimpleEntries.missing(topic, queue, self._views))
         self._queues[topic, queue] = checked
         return checked
 
@@ -138,10 +158,6 @@ class QueuesCheck:
         for index, position in unmatched:
             checked.unmatched_indexes.append(index)
             checked.unmatched_positions.append(position)
-        if len(unmatched) < len(items):
-            missed = {position for _, position in unmatched}
-            found = max(item.position for item in items if item.position not in missed)
-            self.last_position = max(self.last_position, found)
 
     def _check_copies(self, item: Placed) -> None:
         """Look a message up in the light queues that it names, as far as these exist."""
@@ -154,7 +170,7 @@ class QueuesCheck:
             if checked is not None and checked.entries.has_folder:
                 self._match(checked, [copy])
 
-    def _find_claim(self, entries: Entries, position: int) -> Placed | None:
+    def _find_claim(self, entries: AnyEntries, position: int) -> Placed | None:
         """The record at `position`, as this queue should see it."""
         item = self._log.find(position)
         if item is None or _by_queue(item) == (entries.topic, entries.queue):
@@ -162,73 +178,87 @@ class QueuesCheck:
         copies = (copy for copy in light_copies(item) if _by_queue(copy) == (entries.topic, entries.queue))
         return next(copies, None)
 
-    def _report_unmatched(self, checked: _Checked, judgement: Judgement) -> None:
-        entries = checked.entries
-        if not entries.has_folder and not self._is_expected(entries):
-            return
-        orphans = []
+    def _iter_orphans(self, checked: _Checked, judgement: Judgement) -> Iterator[Placed]:
+        """The records without an entry; entries that do not fit their record are reported meanwhile."""
+        entries, used = checked.entries, checked.entries.used
         for index, position in zip(checked.unmatched_indexes, checked.unmatched_positions, strict=True):
             item = self._find_claim(entries, position)
-            # Looked up again, because an owner who works on the store may have written it meanwhile.
-            if item is None or not entries.match([item]):
+            # An owner who works on the store may have written the entry meanwhile.
+            if item is None or position >= judgement.until or not entries.match([item]):
                 continue
-            if entries.is_of_former_life(item) or entries.is_below(item):
+            if entries.is_below(item) or entries.is_of_former_life(item):
                 continue
             difference = entries.find_difference(index, item)
-            if difference is not None and not entries.confirmed.holds(index):
+            if entries.confirmed.holds(index):
+                yield item  # another record has its place
+            elif difference is not None:
                 path, at = entries.place_of(index)
                 self._damage.add(path, at, DamageKind.QUEUE, f"{entries.name_of(index)} {difference}")
                 entries.confirmed.add(index, index + 1)
-            elif position < judgement.until and not entries.is_before_others(index):
-                orphans.append(item)
-        self._report_orphans(entries, orphans)
+            elif not 0 <= index < used:
+                yield item
 
-    def _is_expected(self, entries: Entries) -> bool:
-        """Whether records of a queue without a directory are orphans, not those of a deleted topic."""
-        return self._judge_missing and self._kind_of(entries.topic) is not None
-
-    def _report_orphans(self, entries: Entries, orphans: list[Placed]) -> None:
-        orphans.sort(key=lambda item: item.offset)
-        for run in _iter_runs(orphans, _follows):
-            first, last = run[0], run[-1]
+    def _report_orphans(self, entries: AnyEntries, orphans: Iterator[Placed]) -> None:
+        for first, last in _iter_runs(orphans, lambda before, item: item.offset == before.offset + before.count):
             path = self._log.segment_of(first.position).path
-            what = f"{entries.topic}/{entries.queue}"
-            if len(run) == 1:
-                detail = f"{what} has no entry for offset {first.offset}"
-            else:
-                detail = f"{what} has no entry for offsets {first.offset} to {last.offset}, {len(run)} records"
+            which = f"offset {first.offset}" if first is last else f"offsets {first.offset} to {last.offset}"
+            detail = f"{entries.topic}/{entries.queue} has no entry for {which}"
             self._damage.add(path, first.position, DamageKind.ORPHAN, detail)
 
-    def _report_unconfirmed(self, entries: Entries, judgement: Judgement) -> None:
+    def _report_unconfirmed(self, entries: AnyEntries, judgement: Judgement) -> None:
         """Report entries that no record claimed."""
         found = ((index, self._find_fault(entries, index, judgement)) for index in entries.iter_unconfirmed())
-        faulty = ((index, fault) for index, fault in found if fault)
-        for run in _iter_runs(faulty, lambda before, after: after == (before[0] + 1, before[1])):
-            (first, fault), (last, _) = run[0], run[-1]
+        for (first, fault), (last, _) in _iter_runs(found, lambda before, item: item == (before[0] + 1, before[1])):
+            if not fault or (fault == _MISSING and not self._is_judged(entries, last + 1, judgement)):
+                continue
             path, at = entries.place_of(first)
             name = entries.name_of(first) if first == last else f"{entries.name_of(first)} to {last}"
             self._damage.add(path, at, DamageKind.QUEUE, f"{name} {fault}")
 
-    def _find_fault(self, entries: Entries, index: int, judgement: Judgement) -> str:
+    def _find_fault(self, entries: AnyEntries, index: int, judgement: Judgement) -> str:
         """What is wrong with an entry that no record claimed; nothing if it is as it may be."""
         entry = entries.read(index)
-        if entry is None or not entry.is_valid or entries.is_blank(entry):
-            following = entries.next_valid(index)
-            if following is not None and following.position >= max(judgement.until, self._log.begin):
-                return ""
-            return "has no entry, though later ones follow"
-        if entry.position < self._log.begin or entry.position >= judgement.until:
+        if entry is None:
+            return ""  # the file is missing or too short, and reported
+        if not entry.is_valid or (isinstance(entry, QueueEntry) and entry.is_blank):
+            return _MISSING
+        log, position = self._log, entry.position
+        if position < log.begin or position >= judgement.until or log.damaged.holds(position):
             return ""
-        if self._log.damaged.holds(entry.position) or (judgement.in_use and entry.position >= self._log.end):
-            return ""
-        if entry.position >= self._log.end:
-            return f"leads behind the log's end at {self._log.end}"
-        return "leads to where no such record begins"
+        if position < log.end:
+            return "leads to where no such record begins"
+        return "" if judgement.in_use else f"leads behind the log's end at {log.end}"
+
+    def _is_judged(self, entries: AnyEntries, index: int, judgement: Judgement) -> bool:
+        """Whether what is missing before an entry should be there."""
+        following = entries.read(index)
+        return following is None or not following.is_valid or following.position < judgement.until
 
 
-def _follows(before: Placed, after: Placed) -> bool:
-    return after.offset == before.offset + before.count
+def _iter_folders(folder: Path) -> Iterator[tuple[str, int, Path]]:
+    """Topic, number and directory of every queue."""
+    for topic in _list_folders(folder):
+        for queue in _list_folders(topic):
+            if queue.name.isascii() and queue.name.isdecimal() and len(queue.name) <= _LONGEST_QUEUE:
+                yield topic.name, int(queue.name), queue
 
 
-def _iter_runs[T](items: Iterable[T], follows: Callable[[T, T], bool]) -> Iterator[list[T]]:
-    raise NotImplementedError
+def _list_folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder / entry.name for entry in os.scandir(folder) if entry.is_dir())
+    except OSError:
+        return []
+
+
+def _iter_runs(items: Iterable[T], follows: Callable[[T, T], bool]) -> Iterator[tuple[T, T]]:
+    """First and last of each part of `items` in which everyone follows the one before it."""
+    run: tuple[T, T] | None = None
+    for item in items:
+        if run is not None and follows(run[1], item):
+            run = run[0], item
+            continue
+        if run is not None:
+            yield run
+        run = item, item
+    if run is not None:
+        yield run

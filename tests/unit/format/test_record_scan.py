@@ -122,6 +122,17 @@ def test_a_negative_body_is_corrupt(size: int) -> None:
         decode_record(bytes(record), 0, check_body=False)
 
 
+def test_a_negative_body_is_corrupt_even_if_the_head_can_be_read_as_topic_and_properties() -> None:
+    record = bytearray(100)
+    struct.pack_into(">II", record, 0, len(record), MAGIC_V1)
+    struct.pack_into(">i", record, 84, -12)  # so that what follows the "body" begins at 76
+    struct.pack_into(">bh", record, 76, 0, len(record) - 79)  # a topic of no bytes, all the rest properties
+    with pytest.raises(CorruptRecord, match="-12 of body"):
+        scan(bytes(record))
+    with pytest.raises(CorruptRecord, match="-12 of body"):
+        decode_record(bytes(record), 0)
+
+
 def test_a_topic_of_128_bytes_does_not_fit_the_first_version() -> None:
     """Java would take its size for a negative number."""
     record = bytearray(a_record(topic=b"t" * 128))

@@ -286,6 +286,41 @@ def test_an_entry_that_lost_its_second_half_does_not_end_a_chain_early(tmp_path:
     check_is_whole(tmp_path, records[:2], slots=slots, entries=60)
 
 
+def test_an_entry_that_lost_its_second_half_and_has_no_slot_is_not_kept(tmp_path: Path) -> None:
+    slots = 1000
+    index = loaded(tmp_path, slots=slots, entries=60)
+    records = [a_record(0, "a", "b"), a_record(100, "c")]
+    index.put(records)
+    index.close()
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    data[entry_at(slots, 3) + 8 : entry_at(slots, 4)] = bytes(ENTRY.size - 8)
+    at = slot_at(key_hash("orders", "c") % slots)
+    data[at : at + SLOT.size] = bytes(SLOT.size)
+    path.write_bytes(data)
+    index.load()
+    index.cut(100)
+    index.close()
+    check_is_whole(tmp_path, records[:1], slots=slots, entries=60)
+
+
+def test_a_chain_that_leads_into_another_is_not_followed(tmp_path: Path) -> None:
+    slots = 16
+    index = loaded(tmp_path, slots=slots, entries=60)
+    records = [a_record(100, "a"), a_record(200, "b"), a_record(300, "a")]
+    assert key_hash("orders", "a") % slots != key_hash("orders", "b") % slots
+    index.put(records)
+    index.close()
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    ENTRY.pack_into(data, entry_at(slots, 3), key_hash("orders", "a"), 300, 0, 2)
+    path.write_bytes(data)
+    index.load()
+    index.cut(300)
+    index.close()
+    check_is_whole(tmp_path, records[:2], slots=slots, entries=60)
+
+
 def test_a_record_at_four_gibibytes_exactly_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
     index = loaded(tmp_path, slots=1000, entries=60)
     records = [a_record(2**32 - 100, "a"), a_record(2**32, "b"), a_record(2**32 + 100, "c")]

@@ -73,6 +73,8 @@ def test_any_text_is_parsed_by_the_rules(text: str) -> None:
 @given(pieces, st.sampled_from(["a", "b", "aa", "é", "ab", "ba"]))
 @example("a\x011\x02a\x01\x02", "a")
 @example("a\x01\x02a\x01\x02", "a")
+@example("b\x01x\x02a\x011\x02a\x01\x02", "a")
+@example("a\x010\x02a\x011\x02a\x01\x02a\x01", "a")
 @example("b\x01a\x01x", "a")
 @example("ba\x01x\x02", "a")
 def test_a_single_look_up_finds_what_parsing_finds(text: str, name: str) -> None:

@@ -63,6 +63,7 @@ final class OpenStore {
     private BrokerConfig configure(JSONObject given) {
         Properties properties = new Properties();
         properties.setProperty("haListenPort", "0");  // any free port: several stores may be open at once
+        properties.setProperty("flushCommitLogTimed", "false");  // or a shutdown waits half a second for the flusher
         properties.setProperty("fileReservedTime", "87600");  // golden data is old, and must stay
         if (given != null) {
             given.forEach((name, value) -> properties.setProperty(name, String.valueOf(value)));

@@ -1,0 +1,160 @@
+"""How fast a store takes messages, and how fast it opens: python3 dev.py bench append
+
+Puts of three sizes, alone and in batches, in each durability, as messages a second and as a share of what copying the same
+bytes into the same kind of map reaches. Rounds of all cases are interleaved, and medians shown, so that a machine that
+is busy for a while harms all of them alike. Then a store of 1 GiB with 1 000 queues: opened after a clean stop and
+after a crash. Results also go to bench/results/append.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from embermq import Message, Store, open_store
+from embermq.files.mapped_file import MappedFile
+from embermq.model.topic import TopicConfig
+
+SIZES = (100, 1024, 4096)
+BATCHES = (1, 32, 1000)
+DURABILITIES = ("async", "pooled", "sync")
+MIB = 1024 * 1024
+CHUNK = MIB
+RESULTS = Path(__file__).parent / "results" / "append.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="for one case in one round")
+    parser.add_argument("--folder", help="where stores are made; a temporary one by default")
+    parser.add_argument("--skip-open", action="store_true", help="leave out the store of 1 GiB")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        results: dict[str, object] = {"machine": machine(), "puts": bench_puts(Path(folder), options)}
+        if not options.skip_open:
+            results["open"] = bench_open(Path(folder))
+        results["resident_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"\nlargest resident memory {results['resident_mib']} MiB")
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def machine() -> dict[str, object]:
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "python": sys.version.split()[0],
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def bench_puts(folder: Path, options: argparse.Namespace) -> list[dict[str, object]]:
+    cases = [(durability, size, batch) for durability in DURABILITIES for size in SIZES for batch in BATCHES]
+    rates: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
+    copies: list[float] = []
+    for _ in range(options.rounds):
+        copies.append(copy_rate(folder))
+        for case in cases:
+            rates[case].append(put_rate(folder / "store", *case, options.seconds))
+    copied = statistics.median(copies)
+    print(f"copying into a warm map: {copied / 1e9:.1f} GB/s\n")
+    print(f"{'durability':<11}{'size':>6}{'batch':>7}{'msgs/s':>12}{'us/msg':>9}{'of copy':>9}")
+    rows = []
+    for case in cases:
+        rate = statistics.median(rates[case])
+        record = 91 + len("bench") + case[1]
+        share = rate * record / copied
+        print(f"{case[0]:<11}{case[1]:>6}{case[2]:>7}{rate:>12,.0f}{1e6 / rate:>9.2f}{share:>9.1%}")
+        rows.append({"durability": case[0], "size": case[1], "batch": case[2], "rate": rate, "of_copy": share})
+    return rows
+
+
+def copy_rate(folder: Path) -> float:
+    """Bytes a second of plain copies into a mapped file whose pages are warm."""
+    path = folder / f"{0:020d}"
+    file = MappedFile.open(path, 256 * MIB)
+    file.reserve(file.size)
+    file.warm(0, file.size)
+    chunk = os.urandom(CHUNK)
+    began = time.perf_counter()
+    for _ in range(file.size // CHUNK):
+        file.append(chunk)
+    elapsed = time.perf_counter() - began
+    file.destroy(force=True)
+    return file.size / elapsed
+
+
+def put_rate(path: Path, durability: str, size: int, batch: int, seconds: float) -> float:
+    """Messages a second; the last put ends the clock."""
+    messages = [Message("bench", os.urandom(size)) for _ in range(batch)]
+    with fresh_store(path, durability) as store:
+        put: Callable[[], object] = (lambda: store.put(messages[0])) if batch == 1 else lambda: store.put_many(messages)
+        put()  # the first makes topic, queues and files
+        count, began = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < seconds:
+            put()
+            count += batch
+        return count / elapsed
+
+
+@contextmanager
+def fresh_store(path: Path, durability: str) -> Iterator[Store]:
+    with open_store(path, durability=durability, log_file_size=512 * MIB) as store:
+        yield store
+    shutil.rmtree(path)
+
+
+def bench_open(folder: Path) -> dict[str, object]:
+    """A store of 1 GiB with 1 000 queues: opened after a clean stop, and after a crash a little and a lot after its checkpoint."""
+    path = folder / "large"
+    with open_store(path, durability="async", checkpoint_interval_ms=3_600_000, checkpoint_bytes=1 << 40) as store:
+        for topic in range(100):
+            store.save_topic(TopicConfig(f"topic{topic}", read_queues=10, write_queues=10))
+        fill(store, 960 * MIB)
+        store.checkpoint()
+        fill(store, 1024 * MIB)
+        shutil.copytree(path, folder / "crashed")
+        state = store.state()
+        messages, queues = state.puts.messages, state.queues
+    shutil.copytree(folder / "crashed", folder / "no-checkpoint")
+    (folder / "no-checkpoint" / "checkpoint").unlink()
+    print(f"\na store of 1 GiB, {messages:,} messages, {queues:,} queues")
+    times = {
+        "clean_s": open_time("opened after a clean stop", path),
+        "crashed_s": open_time("opened after a crash, 64 MiB after the checkpoint", folder / "crashed"),
+        "no_checkpoint_s": open_time("opened after a crash, without a checkpoint", folder / "no-checkpoint"),
+    }
+    return {"messages": messages, "queues": queues, **times}
+
+
+def fill(store: Store, end: int) -> None:
+    body = os.urandom(1024)
+    number = 0
+    while store.state().log_written < end:
+        store.put_many(Message(f"topic{(number + step) % 100}", body) for step in range(1000))
+        number += 1000
+
+
+def open_time(what: str, path: Path) -> float:
+    began = time.perf_counter()
+    store = open_store(path)
+    elapsed = time.perf_counter() - began
+    recovered = store.state().recovered
+    print(f"  {what:<52}{elapsed:>7.2f} s   {recovered.scan.records:,} records read ({recovered.reason})")
+    store.close()
+    return elapsed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Printing: JSON for programs, lines and tables for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TextIO
+
+_REPORT_EVERY_S = 0.2
+_RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+
+
+def print_json(value: object) -> None:
+    """One object on one line."""
+    print(json.dumps(value, separators=(",", ":")))
+
+
+def print_line(text: str) -> None:
+    """A line of data; what the terminal cannot show is escaped, and nothing in it moves the cursor."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    if not text.isascii():
+        encoding = sys.stdout.encoding or "utf-8"
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    print(text)
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows under their heads; numbers stand to the right."""
+    table = [tuple(heads), *(tuple(map(str, row)) for row in rows)]
+    numeric = [all(row[at].lstrip("-").isdigit() for row in table[1:]) for at in range(len(heads))]
+    widths = [max(len(row[at]) for row in table) for at in range(len(heads))]
+    for row in table:
+        cells = (
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numeric, strict=True)
+        )
+        print_line("  ".join(cells).rstrip())
+
+
+def print_note(text: str) -> None:
+    """Words that are no data."""
+    print(f"ember: {text}", file=sys.stderr)
+
+
+def print_verdict(text: str, *, is_good: bool) -> None:
+    """The last line of a check, in colour where that is wanted."""
+    if may_colour(sys.stdout):
+        text = f"{_GREEN if is_good else _RED}{text}{_PLAIN}"
+    print(text)
+
+
+def may_colour(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal and nobody said NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def format_time(milliseconds: int) -> str:
+    """A moment in UTC; the number itself if no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return str(milliseconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03}Z"
+
+
+def count_of(number: int, word: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+class ProgressLine:
+    """How far something is, on one line of stderr that is written over; nothing where that is no terminal."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._is_shown = sys.stderr.isatty()
+        self._shown_at = 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self._is_shown or not total or now - self._shown_at < _REPORT_EVERY_S:
+            return
+        self._shown_at = now
+        print(f"\r{self._what} {100 * done // total:3} % of {total} bytes", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._shown_at:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

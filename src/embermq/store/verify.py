@@ -1,0 +1,104 @@
+"""Checks a whole store: every record, every queue entry, every key.
+
+    files ─→ log, record by record ─→ queues: does its entry fit it? ─→ entries without a record
+                                   └→ index:  are its keys next?     └→ keys too many or too few
+
+Nothing is changed, and nothing but a file that cannot be found is fatal: whatever the bytes
+are, there is a verdict. One thing that is broken is reported once: entries that lead to a
+damaged record are no further damage.
+
+What a crash leaves is not damage, because opening the store repairs it: after one, and while
+an owner works on the store, queues and index are compared only up to the checkpoint, or up
+to where RocketMQ had dispatched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from embermq.errors import EmberError
+from embermq.files.lock import is_locked
+from embermq.format.checkpoint import CHECKPOINT_SIZE, Progress, decode_progress
+from embermq.log.queue_kind import QueueKind
+from embermq.log.recovery import Report
+from embermq.store.layout import ABORT_FILE, CHECKPOINT_FILE, CONFIG_FOLDER, INDEX_FOLDER, LOG_FOLDER
+from embermq.store.parts import TOPICS_FILE
+from embermq.store.reader import StoreReader
+from embermq.store.verify_damage import Damage, DamageKind, DamageList
+from embermq.store.verify_files import Views, check_segments, find_segments, usual_size
+from embermq.store.verify_index import IndexCheck
+from embermq.store.verify_log import EVERYTHING, Judgement, LogWalk
+from embermq.store.verify_queues import FindKind, QueuesCheck
+
+__all__ = ["Damage", "DamageKind", "Verdict", "verify_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `verify_store` found."""
+
+    records: int  # that are whole
+    bytes: int  # of the log, from its first record to its end
+    damage: list[Damage]
+    is_clean: bool  # the last owner closed the store
+
+    @property
+    def sound(self) -> bool:
+        return not self.damage
+
+
+def verify_store(reader: StoreReader, report: Report = lambda done, total: None) -> Verdict:
+    """Check every record, queue entry and key; `report` is told the bytes of the log done and in all."""
+    root = reader.path
+    damage = DamageList(root)
+    views = Views(damage)
+    # First of all, because an owner who works on the store keeps what it promises.
+    progress = _read_progress(root / CHECKPOINT_FILE)
+    log = _open_log(reader, views, damage, report)
+    queues = QueuesCheck(root, log, views, damage, kind_of=_find_kinds(reader, damage), progress=progress)
+    is_clean, in_use = not (root / ABORT_FILE).exists(), is_locked(root)
+    dispatched = progress.position if progress else queues.last_position
+    judgement = Judgement(EVERYTHING if is_clean and not in_use else dispatched, in_use)
+    index = IndexCheck(root / INDEX_FOLDER, log, views, damage, judgement, progress)
+    for items in log.iter_batches():
+        queues.check(items)
+        index.check(items)
+    if not in_use:
+        log.report_tail()
+    queues.finish(judgement)
+    index.finish()
+    if progress is not None and progress.position > log.end:
+        detail = f"it says that the log was safe up to {progress.position}; it ends at {log.end}"
+        damage.add(root / CHECKPOINT_FILE, 0, DamageKind.CHECKPOINT, detail)
+    return Verdict(log.records, log.end - log.begin, damage.items(), is_clean)
+
+
+def _open_log(reader: StoreReader, views: Views, damage: DamageList, report: Report) -> LogWalk:
+    settings = reader.settings
+    folders = [Path(path) for path in (*settings.log_paths, *settings.read_only_log_paths)]
+    segments = find_segments(folders or [reader.path / LOG_FOLDER], damage)
+    size = usual_size([segments])
+    missing = check_segments(segments, size, damage)
+    return LogWalk(segments, size, views, damage, report, missing)
+
+
+def _read_progress(path: Path) -> Progress | None:
+    try:
+        return decode_progress(path.read_bytes()[:CHECKPOINT_SIZE].ljust(CHECKPOINT_SIZE, b"\0"))
+    except OSError:
+        return None
+
+
+def _find_kinds(reader: StoreReader, damage: DamageList) -> FindKind:
+    """What kind of queue each topic calls for, as far as the table of topics can be read."""
+    try:
+        topics = reader.load_topics()
+    except (EmberError, ValueError, OSError) as error:
+        damage.add(reader.path / CONFIG_FOLDER / TOPICS_FILE, 0, DamageKind.FILE, f"it cannot be read: {error}")
+        return lambda topic: None
+
+    def kind_of(topic: str) -> QueueKind | None:
+        return topics.kind_of(topic) if topics.find(topic) else None
+
+    return kind_of

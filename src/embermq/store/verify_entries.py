@@ -1,0 +1,317 @@
+"""The entries of one queue, as `verify` compares them with records.
+
+An entry is *confirmed* when a record was found that it fits in every field. Entries are
+numbered from the beginning of the queue: in a simple queue the number is the offset.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Generic, Self, TypeVar
+
+from embermq.errors import CorruptRecord
+from embermq.format.batch_entry import BATCH_ENTRY, BatchEntry
+from embermq.format.extended_entry import decode_extended_entry
+from embermq.format.queue_entry import ENTRY, QueueEntry, is_address, real_of
+from embermq.log.placed import Placed
+from embermq.model.topic import SCHEDULE_TOPIC
+from embermq.store.verify_damage import Ranges
+from embermq.store.verify_files import Segment, Views, find_used
+
+NO_INDEX: Final = -1
+_END_OF_OFFSETS: Final = 1 << 62
+
+Unmatched = list[tuple[int, int]]  # the number an entry has or should have, and the position of its record
+
+
+E = TypeVar("E", QueueEntry, BatchEntry)
+
+
+class Entries(Generic[E]):
+    """What both kinds of queue have in common."""
+
+    layout: struct.Struct
+    make: Callable[[Iterable[Any]], E]
+    word = "entry"
+
+    def __init__(
+        self, folder: Path | None, topic: str, queue: int, segments: Sequence[Segment], file_size: int, views: Views
+    ) -> None:
+        self.topic = topic
+        self.queue = queue
+        self.has_folder = folder is not None
+        self.confirmed = Ranges()
+        self._folder = folder
+        self._segments = segments
+        self._starts = [segment.start for segment in segments]
+        self._file_size = file_size
+        self._views = views
+        self._first: Placed | None = None  # the first record that an entry was found for
+
+    @property
+    def begin(self) -> int:
+        """The first number that has a place."""
+        return self._starts[0] // self.layout.size if self._starts else 0
+
+    @property
+    def used(self) -> int:
+        """The number behind the last entry that is not zero."""
+        for segment in reversed(self._segments):
+            end = find_used(self._views.of(segment.path), segment.path, 0)
+            if end:
+                return (segment.start + end - 1) // self.layout.size + 1
+        return self.begin
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next message would get."""
+        raise NotImplementedError
+
+    def match(self, items: Sequence[Placed]) -> Unmatched:
+        """Confirm the entries of these records; returns those that do not fit."""
+        raise NotImplementedError
+
+    def is_below(self, item: Placed) -> bool:
+        """Whether the queue begins behind the offset of `item`: its entry expired."""
+        raise NotImplementedError
+
+    def find_difference(self, index: int, item: Placed) -> str | None:
+        """How the entry differs from its record; None if there is no entry."""
+        raise NotImplementedError
+
+    @property
+    def first_record(self) -> int:
+        """The first number whose entry stands for a record; those before are there to fill the file."""
+        return self.begin
+
+    def is_of_former_life(self, item: Placed) -> bool:
+        """Whether a record is older than the queue: of a topic that was deleted and made again."""
+        first = self._first
+        return first is not None and item.position < first.position and item.offset >= first.offset
+
+    def read(self, index: int) -> E | None:
+        """The entry with this number, whatever it holds; None if it has no place in a file."""
+        found = self._locate(index)
+        if found is None:
+            return None
+        segment, at = found
+        try:
+            return self.make(self.layout.unpack_from(self._views.of(segment.path), at))
+        except struct.error:
+            return None
+
+    def place_of(self, index: int) -> tuple[Path, int]:
+        """The file of an entry, and the byte in it where the entry begins."""
+        found = self._locate(index)
+        if found is None:
+            return self._folder or Path(), 0
+        return found[0].path, found[1]
+
+    def name_of(self, index: int) -> str:
+        return f"{self.topic}/{self.queue} {self.word} {index}"
+
+    def iter_unconfirmed(self) -> Iterator[int]:
+        """The numbers of entries that no record was found for, up to the last that is used."""
+        for begin, end in self.confirmed.iter_gaps(self.first_record, self.used):
+            yield from range(begin, end)
+
+    def _locate(self, index: int) -> tuple[Segment, int] | None:
+        place = index * self.layout.size
+        number = bisect_right(self._starts, place) - 1
+        if number < 0 or index < 0:
+            return None
+        segment = self._segments[number]
+        at = place - segment.start
+        return (segment, at) if at < self._file_size else None
+
+    def _confirm(self, begin: int, end: int, item: Placed) -> None:
+        self.confirmed.add(begin, end)
+        if self._first is None:
+            self._first = item
+
+
+class SimpleEntries(Entries[QueueEntry]):
+    """A queue with one entry for each offset."""
+
+    layout = ENTRY
+    make = QueueEntry._make
+    word = "offset"
+
+    def __init__(
+        self,
+        folder: Path | None,
+        topic: str,
+        queue: int,
+        segments: Sequence[Segment],
+        file_size: int,
+        views: Views,
+        *,
+        extended: Sequence[Segment] = (),
+    ) -> None:
+        super().__init__(folder, topic, queue, segments, file_size, views)
+        self._extended = extended
+        self._extended_starts = [segment.start for segment in extended]
+
+    @classmethod
+    def missing(cls, topic: str, queue: int, views: Views) -> Self:
+        """A queue that has no directory."""
+        return cls(None, topic, queue, [], 0, views)
+
+    @property
+    def next_offset(self) -> int:
+        return self.used
+
+    def match(self, items: Sequence[Placed]) -> Unmatched:
+        if self._match_all(items):
+            return []
+        unmatched = []
+        for item in items:
+            index = item.offset if 0 <= item.offset < _END_OF_OFFSETS else NO_INDEX
+            entry = self.read(index)
+            if entry is not None and entry[:2] == (item.position, item.size) and self._fits(entry.tags_code, item):
+                self._confirm(index, index + 1, item)
+            else:
+                unmatched.append((index, item.position))
+        return unmatched
+
+    def is_below(self, item: Placed) -> bool:
+        return self.has_folder and item.offset < self.first_record
+
+    def find_difference(self, index: int, item: Placed) -> str | None:
+        entry = self.read(index)
+        if entry is None or not entry.is_valid or entry.is_blank:
+            return None
+        if entry.position != item.position:
+            return f"leads to position {entry.position}, its record begins at {item.position}"
+        if entry.size != item.size:
+            return f"says {entry.size} bytes, its record at {item.position} has {item.size}"
+        if is_address(entry.tags_code):
+            return f"has no extended entry that fits its record at {item.position}"
+        return f"has the tags code {entry.tags_code}, its record at {item.position} calls for {item.tags_code}"
+
+    @cached_property
+    def first_record(self) -> int:
+        index = self.begin
+        while (entry := self.read(index)) is not None and entry.is_blank:
+            index += 1
+        return index
+
+    def _match_all(self, items: Sequence[Placed]) -> bool:
+        """Confirm all at once, if their entries lie side by side and fit to the byte."""
+        first, last = items[0], items[-1]
+        if last.offset - first.offset != len(items) - 1 or not 0 <= first.offset < _END_OF_OFFSETS:
+            return False
+        found = self._locate(first.offset)
+        if found is None or self._locate(last.offset) is None:
+            return False
+        segment, at = found
+        pack = ENTRY.pack
+        wanted = b"".join([pack(item.position, item.size, item.tags_code) for item in items])
+        if [item.offset for item in items] != list(range(first.offset, last.offset + 1)):
+            return False
+        if bytes(self._views.of(segment.path)[at : at + len(wanted)]) != wanted:
+            return False
+        self._confirm(first.offset, last.offset + 1, first)
+        return True
+
+    def _fits(self, code: int, item: Placed) -> bool:
+        if code == item.tags_code:
+            return True
+        if is_address(code):
+            return self._fits_extended(real_of(code), item)
+        # The levels are settings of the broker that wrote it; they are counted in seconds.
+        delay = code - item.store_time
+        return item.topic == SCHEDULE_TOPIC and delay > 0 and delay % 1000 == 0
+
+    def _fits_extended(self, place: int, item: Placed) -> bool:
+        number = bisect_right(self._extended_starts, place) - 1
+        if number < 0:
+            return False
+        segment = self._extended[number]
+        try:
+            found = decode_extended_entry(self._views.of(segment.path), place - segment.start)
+        except CorruptRecord:
+            return False
+        return found is not None and found.tags_code == item.tags_code and found.store_time == item.store_time
+
+
+class BatchEntries(Entries[BatchEntry]):
+    """A queue with one entry for each record, which may hold many messages."""
+
+    layout = BATCH_ENTRY
+    make = BatchEntry._make
+
+    def __init__(
+        self, folder: Path, topic: str, queue: int, segments: Sequence[Segment], file_size: int, views: Views,
+        *, log_begin: int,
+    ) -> None:  # fmt: skip
+        super().__init__(folder, topic, queue, segments, file_size, views)
+        self._next = self._search(log_begin)  # where the entry of the next record should be
+
+    @property
+    def next_offset(self) -> int:
+        last = self.read(self.used - 1)
+        return last.base_offset + last.count if last is not None and last.is_valid else 0
+
+    def match(self, items: Sequence[Placed]) -> Unmatched:
+        unmatched = []
+        for item in items:
+            index = self._find_index(item)
+            if index != NO_INDEX:
+                self._next = index + 1
+            if index == NO_INDEX or not self._fits(index, item):
+                unmatched.append((index, item.position))
+            else:
+                self._confirm(index, index + 1, item)
+        return unmatched
+
+    def is_below(self, item: Placed) -> bool:
+        first = self.read(self.begin)
+        return first is not None and first.is_valid and item.offset < first.base_offset
+
+    def find_difference(self, index: int, item: Placed) -> str | None:
+        entry = self.read(index)
+        if entry is None or not entry.is_valid:
+            return None
+        wanted = _batch_entry_of(item)
+        differing = [
+            f"{name} {found}, not {expected}"
+            for name, found, expected in zip(entry._fields, entry[:6], wanted[:6], strict=False)
+            if found != expected
+        ]
+        return f"differs from its record at {item.position}: {'; '.join(differing) or 'it follows a gap'}"
+
+    def _fits(self, index: int, item: Placed) -> bool:
+        entry = self.read(index)
+        if entry is None or entry[:6] != _batch_entry_of(item)[:6]:
+            return False
+        before = self.read(index - 1)
+        return before is None or not before.is_valid or before.base_offset + before.count == entry.base_offset
+
+    def _find_index(self, item: Placed) -> int:
+        """Where the entry of `item` is, or should be."""
+        expected = self.read(self._next)
+        if expected is None or not expected.is_valid:
+            return self._next
+        if item.position == expected.position or item.offset == expected.base_offset:
+            return self._next
+        index = self._search(item.position)
+        found = self.read(index)
+        return index if found is not None and found.position == item.position else NO_INDEX
+
+    def _search(self, position: int) -> int:
+        """The first entry whose record begins at `position` or later, in a queue that is sorted as it should be."""
+
+        def position_at(index: int) -> int:
+            entry = self.read(index)
+            return entry.position if entry is not None else -1
+
+        return bisect_left(range(self.used), position, lo=self.begin, key=position_at)
+
+
+def _batch_entry_of(item: Placed) -> BatchEntry:
+    return BatchEntry(item.position, item.size, item.tags_code, item.store_time, item.offset, item.count)

@@ -1,0 +1,279 @@
+"""RocketMQ opens our directories and we open its own: what one of them writes, both read, and both go on."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embermq import Message, Receipt, open_store
+from embermq.format.checkpoint import PROGRESS_AT
+from embermq.model.properties import parse_properties
+from embermq.store.opening import Begin
+from tests.builders import SMALL_SIZES, ManualClock
+from tests.compat.agreement import Content, check_rocketmq_sees, check_we_see
+from tests.compat.expected import CRC, Facts
+from tests.compat.samples import ROCKETMQ, TOPICS, Put, every_kind, fill, for_rocketmq, open_samples, write
+from tests.compat.store_tool import StoreTool
+from tests.compat.views import DERIVED_FOLDERS, our_records
+
+ROOT = Path(__file__).parents[2]
+ADDED_BY_THE_STORE = {"INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", CRC}
+FIRST = {("sync", "closed"), ("sync", "killed"), ("async", "closed"), ("async", "copied"), ("pooled", "killed")}
+WAYS = [
+    pytest.param(durability, ending, marks=() if (durability, ending) in FIRST else pytest.mark.slow)
+    for durability in ("sync", "async", "pooled")
+    for ending in ("closed", "copied", "killed")
+]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Facts], list[Receipt]]:
+    """The records of a store that took all kinds, and the receipts for them."""
+    path = tmp_path_factory.mktemp("written") / "store"
+    store, receipts, _ = fill(path, "async")
+    store.close()
+    return our_records(path), receipts
+
+
+def test_records_of_every_kind_hold_what_was_put(written: tuple[list[Facts], list[Receipt]]) -> None:
+    records, receipts = written
+    sent = [facts for put in every_kind(largest=True) for facts in as_sent(put)]
+    for facts, record, receipt in zip(sent, records, receipts, strict=True):
+        assert {name: as_put(record)[name] for name in facts} == facts
+        assert (record["topic"], record["queueId"]) == (receipt.topic, receipt.queue)
+        assert (record["physicalOffset"], record["queueOffset"]) == (receipt.position, receipt.offset)
+        assert (record["msgId"], record["storeTimestamp"]) == (receipt.message_id, receipt.store_time_ms)
+    assert {record["magic"] for record in records} == {"DAA320A7", "DAA320AB"}
+    assert {record["storeHost"] for record in records} == {"127.0.0.1:10911", "[0:0:0:0:0:0:0:1]:10911"}
+    assert {record["bornHost"] for record in records} > {"[2001:db8:0:0:0:0:0:1]:50002", "127.0.0.1:50001"}
+
+
+def as_sent(put: Put) -> Iterator[Facts]:
+    """What a caller says about each record."""
+    for message in put.messages:
+        properties = dict(message.properties)
+        properties |= {"KEYS": " ".join(message.keys)} if message.keys else {}
+        properties |= {"TAGS": message.tags} if message.tags else {}
+        yield {
+            "topic": message.topic,
+            "body": hashlib.sha256(message.body).hexdigest(),
+            "properties": properties,
+            "flag": message.flag,
+        }
+    for draft in put.drafts:
+        yield {
+            "topic": draft.topic.decode(),
+            "queueId": draft.queue,
+            "body": hashlib.sha256(draft.body).hexdigest(),
+            "properties": parse_properties(draft.properties),
+            "flag": draft.flag,
+            "bornTimestamp": draft.born_time,
+            "reconsumeTimes": draft.reconsume_times,
+            "preparedTransactionOffset": draft.prepared_position,
+        }
+
+
+def as_put(record: Facts) -> Facts:
+    """A record without what the store adds to properties, and with the hash of its body as it is stored."""
+    properties = {name: value for name, value in record["properties"].items() if name not in ADDED_BY_THE_STORE}
+    body = record.get("bodySha256") or hashlib.sha256(bytes.fromhex(record["bodyHex"])).hexdigest()
+    return record | {"properties": properties, "body": body}
+
+
+@pytest.mark.parametrize(("durability", "ending"), WAYS)
+def test_what_we_wrote_rocketmq_reads_and_what_it_adds_we_read(
+    store_tool: StoreTool, tmp_path: Path, written: tuple[list[Facts], list[Receipt]], durability: str, ending: str
+) -> None:
+    path, safe = leave(tmp_path, durability, ending)
+    records = our_records(path)
+    assert len(records) >= safe
+    assert records == written[0][: len(records)]
+
+    facts = check_rocketmq_sees(store_tool, path, records)
+    assert facts["abort"] is (ending != "closed")
+    with open_samples(path, durability=durability) as store:
+        check_we_see(store, records)
+
+    puts = store_tool.write(path, for_rocketmq(seed=1), config=ROCKETMQ)
+    with open_samples(path, durability=durability) as store:
+        more = our_records(path)
+        assert more[: len(records)] == records
+        check_puts(puts, more[len(records) :])
+        check_we_see(store, more)
+
+
+def leave(work: Path, durability: str, ending: str) -> tuple[Path, int]:
+    """A store with all kinds whose process closed it or has just died; and how many records are safe in it."""
+    path, copied = work / "store", work / "copied"
+    if ending == "killed":
+        command = [sys.executable, "-m", "tests.compat.samples", str(path), durability]
+        python_path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        with subprocess.Popen(command, cwd=ROOT, env=python_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            count, safe = map(int, process.stdout.readline().split())
+            process.kill()
+        return path, safe
+    store, receipts, safe = fill(path, durability)
+    if ending == "copied":
+        shutil.copytree(path, copied)
+    store.close()
+    return (copied, safe) if ending == "copied" else (path, len(receipts))
+
+
+def check_puts(puts: list[Facts], records: list[Facts]) -> None:
+    """The records lie where RocketMQ said it put them, and there are no others."""
+    inner = [1 if "INNER_NUM" in record["properties"] else 0 for record in records]
+    assert sum(inner) == sum(put["topic"] == "batches" for put in puts)
+    at = iter(records)
+    for put in puts:
+        assert put["status"] == "PUT_OK"
+        count = 1 if put["topic"] == "batches" else put["count"]
+        some = [next(at) for _ in range(count)]
+        assert put["msgId"] == ",".join(record["msgId"] for record in some)
+        assert (put["physicalOffset"], put["queueOffset"]) == (some[0]["physicalOffset"], some[0]["queueOffset"])
+        assert put["totalSize"] == sum(record["totalSize"] for record in some)
+    assert list(at) == []
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_content_of_all_rounds_is_there_when_both_take_turns(store_tool: StoreTool, tmp_path: Path, crash: bool) -> None:
+    path, records = tmp_path / "store", []
+    path.mkdir()
+    for turn in range(3):
+        puts = store_tool.write(
+            path,
+            for_rocketmq(seed=turn, count=25),
+            config=ROCKETMQ,
+            topics=TOPICS,
+            crash=crash,
+            dispatch=turn != 1,  # then it dies, if it does, with queues that lack records
+        )
+        before, records = records, our_records(path)
+        assert records[: len(before)] == before
+        check_puts(puts, records[len(before) :])
+
+        with open_samples(path) as store:
+            check_we_see(store, records)
+            receipts = write(store, None, every_kind(seed=turn, count=10))
+            if crash:
+                shutil.copytree(path, tmp_path / f"crashed-{turn}")
+        path = tmp_path / f"crashed-{turn}" if crash else path
+
+        before, records = records, our_records(path)
+        assert records[: len(before)] == before
+        assert [record["msgId"] for record in records[len(before) :]] == [each.message_id for each in receipts]
+        check_rocketmq_sees(store_tool, path, records)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_one_record_that_rocketmq_added_is_not_taken_for_dispatched(
+    store_tool: StoreTool, tmp_path: Path, crash: bool
+) -> None:
+    with open_samples(tmp_path / "store") as store:
+        store.put_many([Message("orders", b"ours", queue=0)] * 3)
+    store_tool.write(
+        tmp_path / "store", [{"topic": "orders", "bodyHex": "07"}], config=ROCKETMQ, crash=crash, dispatch=not crash
+    )
+    with open_samples(tmp_path / "store") as store:
+        recovered = store.state().recovered
+        assert (recovered.reason, recovered.scan.records) == ((Begin.CHECKPOINT, 1) if crash else (Begin.QUEUE_END, 0))
+        check_we_see(store, our_records(store.path))
+        assert [message.body for message in store.get("orders", queue=0, offset=0)] == [b"ours"] * 3 + [b"\x07"]
+        assert store.put(Message("orders", b"ours", queue=0)).offset == 4
+
+
+def test_rocketmq_that_only_looks_changes_nothing_for_us(store_tool: StoreTool, tmp_path: Path) -> None:
+    store, _, _ = fill(tmp_path / "store", "async")
+    store.close()
+    records = our_records(store.path)
+    check_rocketmq_sees(store_tool, store.path, records)
+    check_rocketmq_sees(store_tool, store.path, records)
+    with open_samples(store.path) as store:
+        check_we_see(store, records)
+        assert store.state().recovered.scan.records == 0
+
+
+def test_rocketmq_finds_every_key_after_we_crashed(store_tool: StoreTool, tmp_path: Path) -> None:
+    """The newest index file is not full; RocketMQ drops it, and must begin early enough to make it again."""
+    clock, path = ManualClock(), tmp_path / "store"
+    shape: dict[str, Any] = {"index_slots": 500, "index_entries": 2_000}
+    with open_samples(path, clock, **shape) as store:
+        for number in range(600):
+            clock.advance(ms=100)
+            store.put(Message("orders", bytes(300), keys=[f"key-{number}"]))
+            if number == 500:
+                store.checkpoint()
+        shutil.copytree(path, tmp_path / "copied")
+    config = {**ROCKETMQ, "maxHashSlotNum": 500, "maxIndexNum": 2_000}
+    records = our_records(tmp_path / "copied")
+    assert len(records) == 600
+    check_rocketmq_sees(store_tool, tmp_path / "copied", records, config=config)
+
+
+def test_queues_and_index_that_are_gone_after_a_crash_are_made_again_as_a_whole(tmp_path: Path) -> None:
+    path, _ = leave(tmp_path, "async", "copied")
+    with (path / "checkpoint").open("r+b") as checkpoint:
+        checkpoint.truncate(PROGRESS_AT)  # what RocketMQ's own has: only times, which vouch for most of the log
+        checkpoint.truncate(4096)
+    for folder in DERIVED_FOLDERS:
+        shutil.rmtree(path / folder, ignore_errors=True)
+    with open_samples(path) as store:
+        check_we_see(store, our_records(path))
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_damaged_properties_end_the_log_for_both_if_both_verify_them(
+    store_tool: StoreTool, tmp_path: Path, verified: bool
+) -> None:
+    clock, path, copied = ManualClock(), tmp_path / "store", tmp_path / "copied"
+    with open_samples(path, clock, property_crc=True) as store:
+        write(store, clock, every_kind(count=20))
+        shutil.copytree(path, copied)
+    records = our_records(copied)
+    place, damaged = find_property_byte(records, "late-18")
+    name = f"{place - place % 65_536:020d}"
+    with (copied / "commitlog" / name).open("r+b") as file:
+        file.seek(place % 65_536)
+        file.write(b"L")
+
+    kept = records[:damaged] if verified else our_records(copied)
+    assert len(kept) == (damaged if verified else len(records))
+    shutil.copytree(copied, path, dirs_exist_ok=True)
+    with open_samples(path, property_crc=True, verify_property_crc=verified) as store:
+        check_we_see(store, kept)
+    config = {**ROCKETMQ, "enabledAppendPropCRC": True, "forceVerifyPropCRC": verified}
+    check_rocketmq_sees(store_tool, copied, kept, config=config)
+
+
+def find_property_byte(records: list[Facts], key: str) -> tuple[int, int]:
+    """Where in the log the first letter of a key lies, and the number of its record."""
+    for number, record in enumerate(records):
+        if record["properties"].get("KEYS") == key:
+            end = record["physicalOffset"] + record["totalSize"]
+            return end - len(CRC + "..........") - 2 - len(key) - 1, number
+    raise AssertionError(f"no record with the key {key}")
+
+
+def test_rocketmq_reads_the_extended_entries_that_we_wrote(store_tool: StoreTool, tmp_path: Path) -> None:
+    clock, path = ManualClock(), tmp_path / "store"
+    with open_samples(path, clock, extended_queues=True) as store:
+        write(store, clock, every_kind(count=20))
+        check_we_see(store, our_records(path))
+    records = our_records(path)
+    config = {**ROCKETMQ, "enableConsumeQueueExt": True}
+    extended = check_rocketmq_sees(store_tool, path, records, config=config)["extended"]
+    stored = {record["physicalOffset"]: record["storeTimestamp"] for record in records}
+    for (topic, number), entries in extended.items():
+        queue = Content(records).queues[topic][number]
+        has_them = queue["type"] == "SimpleCQ" and not topic.startswith("%LMQ%")
+        assert entries == [
+            {"queueOffset": offset, "tagsCode": code, "msgStoreTime": stored[position], "filterBitMap": None}
+            for offset, (position, _, code) in enumerate(queue["units"] if has_them else [])
+        ]

@@ -1,0 +1,106 @@
+"""What EmberMQ sees in a directory, in the words and shapes of RocketMQ's side."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from embermq import Store
+from embermq.format.record import Record, decode_record, scan_record
+from embermq.format.record_facts import record_facts
+from embermq.model.flags import SysFlag
+from embermq.model.message import time_of
+from tests.compat.expected import Facts, Queues
+
+QUEUE_FOLDERS = {"SimpleCQ": "consumequeue", "BatchCQ": "batchconsumequeue"}
+DERIVED_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index")
+
+
+def iter_records(path: Path) -> Iterator[Record]:
+    """The records that lie in the log files."""
+    for file in sorted((path / "commitlog").iterdir()):
+        data, at, start = memoryview(file.read_bytes()), 0, int(file.name)
+        while (found := scan_record(data, at, start + at, check_body=True)) is not None:
+            yield decode_record(data[at : at + found.size], start + at)
+            at += found.size
+
+
+def our_records(path: Path) -> list[Facts]:
+    """The same, as RocketMQ's side prints them."""
+    return [record_facts(record) for record in iter_records(path)]
+
+
+def our_queues(store: Store) -> Queues:
+    """All queues that have a directory, read through the open store."""
+    found: Queues = {}
+    for kind, folder in QUEUE_FOLDERS.items():
+        for path in sorted((store.path / folder).glob("*/*")):
+            found.setdefault(path.parent.name, {})[path.name] = _queue(store, path.parent.name, int(path.name), kind)
+    return {topic: dict(sorted(queues.items())) for topic, queues in sorted(found.items())}
+
+
+def _queue(store: Store, topic: str, queue: int, kind: str) -> Facts:
+    begin, end = store.offsets(topic, queue=queue)
+    units: list[list[int]] = []
+    messages: list[Facts] = []
+    offset = begin
+    while offset < end:
+        codes: list[int] = []
+        batch = store.read(
+            topic, queue=queue, offset=offset, limit=1, max_bytes=2**20, accept=lambda code: codes.append(code) or True
+        )
+        assert batch.next_offset > offset, f"{topic}/{queue} stands still at {offset}: {batch.status}"
+        [(at, position, data)] = batch.records
+        unit = [position, len(data), codes[0]]
+        units.append([*unit, at, batch.next_offset - at] if kind == "BatchCQ" else unit)
+        messages.append(_message(data, position, at))
+        offset = batch.next_offset
+    return {"type": kind, "minOffset": begin, "maxOffset": end, "units": units, "messages": messages}
+
+
+def _message(data: memoryview, position: int, offset: int) -> Facts:
+    record = decode_record(data, position)
+    properties = record.property_map()
+    body = zlib.decompress(record.body) if record.sys_flag & SysFlag.COMPRESSED else record.body
+    return {
+        "offset": offset,
+        "topic": record.topic,
+        "queueId": record.queue,
+        "queueOffset": record.offset,
+        "physicalOffset": record.position,
+        "properties": properties,
+        "body": hashlib.sha256(body).hexdigest(),
+        "tags": properties.get("TAGS"),
+        "keys": properties.get("KEYS"),
+    }
+
+
+def our_answers(store: Store, queries: Iterable[Facts]) -> list[list[int]]:
+    """Where the messages with each key lie, newest first, as RocketMQ's index tells them."""
+    return [
+        [message.position for message in reversed(store.query(query["topic"], query["key"], limit=query["maxNum"]))]
+        for query in queries
+    ]
+
+
+def our_offsets_by_time(store: Store, asked: Iterable[Facts]) -> list[Facts]:
+    answers = []
+    for question in asked:
+        place: dict[str, Any] = {"queue": question["queueId"], "time": time_of(question["timestamp"])}
+        topic = question["topic"]
+        lower, upper = (store.find_offset(topic, **place, upper=upper) for upper in (False, True))
+        answers.append(question | {"lower": lower, "upper": upper})
+    return answers
+
+
+def derived_files(path: Path, folders: Iterable[str] = DERIVED_FOLDERS) -> dict[str, bytes]:
+    """The files of queues and index, by name."""
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for folder in folders
+        for file in sorted((path / folder).rglob("*"))
+        if file.is_file()
+    }

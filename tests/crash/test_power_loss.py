@@ -1,0 +1,77 @@
+"""The power goes while a writer is at work: what `sync` acknowledged is there when it is back.
+
+The writer goes on talking for a moment after its disk has died. Whatever it acknowledges
+then must be there, too: in `sync` mode a put whose sync fails is no acknowledged one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.model import check_reopened
+from tests.crash.plan import AFTERWARDS, SETTINGS
+from tests.crash.power import PowerDisk, skip_without_power_disk
+from tests.crash.victim import Acknowledged, Writers
+
+SEED = 8_800
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[PowerDisk]:
+    skip_without_power_disk()
+    with PowerDisk(tmp_path) as made:
+        yield made
+
+
+def cut_again_and_again(
+    writers: Writers, disk: PowerDisk, durability: str, *, seed: int, cycles: int, lanes: int
+) -> None:
+    chance = random.Random(seed)
+    settings = {**SETTINGS, "durability": durability, "sync_timeout_ms": 2_000}
+    acknowledged: list[Acknowledged] = []
+    figures = {"cuts": 0, "acknowledged": 0, "lost": 0}
+    for cycle in range(cycles):
+        delay = chance.uniform(0.0, 0.4)
+        print(f"seed={seed} {durability} lanes={lanes}: power cut {cycle} after {delay:.4f} s")
+        words = writers.run(
+            disk.path / "store", settings, seed=seed, begin=cycle * 10_000, steps=5_000, lanes=lanes,
+            kill_after=delay, at_kill=disk.cut,
+        )  # fmt: skip
+        disk.restart()
+        outcome = check_reopened(
+            disk.path / "store",
+            settings,
+            seed,
+            [*acknowledged, *words.acknowledged],
+            may_lose=durability != "sync",
+            durable=words.durable,
+            next_number=AFTERWARDS + cycle * 12,
+        )
+        lost = {each.number for each in outcome.lost}
+        acknowledged += [each for each in words.acknowledged if each.number not in lost]
+        acknowledged += outcome.afterwards
+        figures["cuts"] += 1
+        figures["acknowledged"] += len(words.acknowledged)
+        figures["lost"] += len(lost)
+    print(durability, figures)
+
+
+@pytest.mark.parametrize(("durability", "cycles"), [("sync", 6), ("async", 3), ("pooled", 3)])
+def test_what_was_on_disk_when_the_power_went_is_there(
+    writers: Writers, disk: PowerDisk, durability: str, cycles: int
+) -> None:
+    cut_again_and_again(writers, disk, durability, seed=SEED, cycles=cycles, lanes=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("durability", ["sync", "async", "pooled"])
+@pytest.mark.parametrize("seed", range(5))
+def test_many_power_cuts_take_nothing_that_was_on_disk(
+    writers: Writers, disk: PowerDisk, durability: str, seed: int
+) -> None:
+    cut_again_and_again(writers, disk, durability, seed=seed, cycles=60, lanes=1 + seed % 3)
