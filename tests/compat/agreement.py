@@ -34,13 +34,15 @@ def check_rocketmq_sees(
     """Open the store with RocketMQ and close it cleanly; returns what else it said."""
     content = Content(records)
     facts = tool.read(directory, config=config, queries=content.queries, times=content.times)
-    assert facts["commitLog"]["records"] == content.records
+    log = facts["commitLog"]
+    # Behind the end there may be more: RocketMQ cuts without erasing.
+    assert [record for record in log["records"] if record["physicalOffset"] < log["maxOffset"]] == content.records
     facts["extended"] = {
         (topic, number): queue.pop("ext", [])
         for topic, queues in facts["consumeQueues"].items()
         for number, queue in queues.items()
     }
-    assert _with_hashes(facts["consumeQueues"]) == content.queues
+    assert _with_hashes(_without_empty(facts["consumeQueues"])) == content.queues
     for answer, wanted in zip(facts["index"]["queries"], content.positions, strict=True):
         # A record with a key twice is listed twice, and so is, after a crash, the last record that was known.
         found = list(dict.fromkeys(answer["physicalOffsets"]))
@@ -56,12 +58,18 @@ def check_we_see(store: Store, records: Sequence[Facts]) -> None:
     assert our_records(store.path) == content.records
     for queue in (queue for queues in content.queues.values() for queue in queues.values()):
         del queue["maxPhysicOffset"]
-    assert our_queues(store) == content.queues
+    assert _without_empty(our_queues(store)) == content.queues
     assert our_answers(store, content.queries) == content.positions
     check_times(our_offsets_by_time(store, content.times), content.offsets)
     for record in content.records:
         message = store.find(record["msgId"])
         assert message is not None and message.position == record["physicalOffset"]
+
+
+def _without_empty(queues: Queues) -> Queues:
+    """Without the queues that only lost what they had."""
+    filled = {topic: {name: queue for name, queue in each.items() if queue["units"]} for topic, each in queues.items()}
+    return {topic: each for topic, each in filled.items() if each}
 
 
 def _with_hashes(queues: Queues) -> Queues:

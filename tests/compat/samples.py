@@ -1,6 +1,6 @@
 """Messages of every kind, and the same for RocketMQ's side: what the tests of this folder write.
 
-    python -m tests.compat.samples DIRECTORY DURABILITY     writes them and waits to be killed
+    python -m tests.compat.samples DIRECTORY DURABILITY     writes them and tells how far it is, until it is killed
 
 Times come from a clock that moves with the puts, so every run makes the same records.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -80,11 +80,14 @@ class Filled(NamedTuple):
 
     store: Store
     receipts: list[Receipt]
-    safe: int  # how many of these records are on disk by now, whatever happens to the process
+    safe: int  # how many of these records outlive the process by now
 
 
-def fill(path: Path, durability: str) -> Filled:
-    """Put every kind into a new store: one half, and after a clean stop the other with another address and checksums."""
+def fill(path: Path, durability: str, report: Callable[[int, int], None] = lambda count, safe: None) -> Filled:
+    """Put every kind into a new store: one half, and after a clean stop the rest, with checksums and another address.
+
+    `report` is told after every put how many records there are, and how many outlive the process.
+    """
     clock, puts = ManualClock(), every_kind(largest=True)
     half, rest = len(puts) // 2, len(puts) * 3 // 4
     with open_samples(path, clock, durability=durability) as store:
@@ -94,14 +97,18 @@ def fill(path: Path, durability: str) -> Filled:
     wait_until(lambda: store.state().flush_behind == 0)
     store.checkpoint()
     safe = len(receipts)
-    receipts += write(store, clock, puts[rest:])
-    return Filled(store, receipts, safe if durability == "pooled" else len(receipts))
+    for put in puts[rest:]:
+        receipts += write(store, clock, [put])
+        if durability != "pooled":
+            safe = len(receipts)
+        report(len(receipts), safe)
+    return Filled(store, receipts, safe)
 
 
 def write(store: Store, clock: ManualClock | None, puts: Iterable[Put]) -> list[Receipt]:
     """Put them one after the other; time passes in steps of many sizes, also none, or as it does."""
     receipts: list[Receipt] = []
-    for put, step in zip(puts, cycle((0, 1, 7, 0, 250, 1_300, 0, 3)), strict=False):
+    for put, step in zip(puts, cycle((3, 0, 1, 7, 0, 250, 1_300, 0)), strict=False):
         if clock is not None:
             clock.advance(ms=step)
         if put.messages:
@@ -146,7 +153,7 @@ def _delayed() -> list[Put]:
     """Parked messages, as a broker parks them; level 25 is beyond the last."""
     puts = []
     for level in (*range(1, 19), 25):
-        properties = {"DELAY": str(level), "REAL_TOPIC": "orders", "REAL_QID": "1", "TAGS": "eu", "KEYS": f"late-{level}"}
+        properties = {"DELAY": str(level), "REAL_TOPIC": "orders", "REAL_QID": "1", "KEYS": f"late-{level}"}
         queue = min(level, 18) - 1
         puts.append(Put(drafts=(a_draft("SCHEDULE_TOPIC_XXXX", b"later", properties, queue=queue),) * 2))
     return puts
@@ -188,8 +195,9 @@ def _client_batch(chance: random.Random, number: int) -> Put:
 
 def _batch(chance: random.Random, count: int, key: str) -> Put:
     """A client's batch that becomes one record for each element, all in one file."""
+    unique = key.rjust(32, "0")
     drafts = [
-        a_draft("clicks", chance.randbytes(900), {"KEYS": f"{key} {key}-{each}", "UNIQ_KEY": key.rjust(32, "0")}, queue=2)
+        a_draft("clicks", chance.randbytes(900), {"KEYS": f"{key} {key}-{each}", "UNIQ_KEY": unique}, queue=2)
         for each in range(count)
     ]
     return Put(drafts=tuple(drafts), together=True)
@@ -261,6 +269,5 @@ def _elements(chance: random.Random, key: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    filled = fill(Path(sys.argv[1]), sys.argv[2])
-    print(len(filled.receipts), filled.safe, flush=True)
+    fill(Path(sys.argv[1]), sys.argv[2], lambda count, safe: print(count, safe, flush=True))
     sys.stdin.read()

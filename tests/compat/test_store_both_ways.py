@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from embermq import Message, Receipt, open_store
+from embermq import Message, Receipt
 from embermq.format.checkpoint import PROGRESS_AT
 from embermq.model.properties import parse_properties
 from embermq.store.opening import Begin
-from tests.builders import SMALL_SIZES, ManualClock
+from tests.builders import ManualClock
 from tests.compat.agreement import Content, check_rocketmq_sees, check_we_see
 from tests.compat.expected import CRC, Facts
 from tests.compat.samples import ROCKETMQ, TOPICS, Put, every_kind, fill, for_rocketmq, open_samples, write
@@ -92,7 +92,7 @@ def test_what_we_wrote_rocketmq_reads_and_what_it_adds_we_read(
     store_tool: StoreTool, tmp_path: Path, written: tuple[list[Facts], list[Receipt]], durability: str, ending: str
 ) -> None:
     path, safe = leave(tmp_path, durability, ending)
-    records = our_records(path)
+    records = our_records(path, torn=ending != "closed")
     assert len(records) >= safe
     assert records == written[0][: len(records)]
 
@@ -110,21 +110,28 @@ def test_what_we_wrote_rocketmq_reads_and_what_it_adds_we_read(
 
 
 def leave(work: Path, durability: str, ending: str) -> tuple[Path, int]:
-    """A store with all kinds whose process closed it or has just died; and how many records are safe in it."""
+    """A store with all kinds whose process closed it or has just died; and how many records must be in it."""
     path, copied = work / "store", work / "copied"
     if ending == "killed":
-        command = [sys.executable, "-m", "tests.compat.samples", str(path), durability]
-        python_path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-        with subprocess.Popen(command, cwd=ROOT, env=python_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            count, safe = map(int, process.stdout.readline().split())
-            process.kill()
-        return path, safe
+        return path, fill_and_be_killed(path, durability)
     store, receipts, safe = fill(path, durability)
     if ending == "copied":
         shutil.copytree(path, copied)
     store.close()
     return (copied, safe) if ending == "copied" else (path, len(receipts))
+
+
+def fill_and_be_killed(path: Path, durability: str) -> int:
+    """Let another process write, and kill it while it does; how many records it called safe."""
+    command = [sys.executable, "-m", "tests.compat.samples", str(path), durability]
+    python_path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, env=python_path, **pipes) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            _, safe = map(int, process.stdout.readline().split())
+        process.kill()
+    return safe
 
 
 def check_puts(puts: list[Facts], records: list[Facts]) -> None:
@@ -143,17 +150,17 @@ def check_puts(puts: list[Facts], records: list[Facts]) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_content_of_all_rounds_is_there_when_both_take_turns(store_tool: StoreTool, tmp_path: Path, crash: bool) -> None:
+def test_both_see_all_content_when_they_take_turns(store_tool: StoreTool, tmp_path: Path, crash: bool) -> None:
     path, records = tmp_path / "store", []
     path.mkdir()
-    for turn in range(3):
+    for turn in range(2):
         puts = store_tool.write(
             path,
             for_rocketmq(seed=turn, count=25),
             config=ROCKETMQ,
             topics=TOPICS,
             crash=crash,
-            dispatch=turn != 1,  # then it dies, if it does, with queues that lack records
+            dispatch=turn == 0,  # if it crashes, the second time with queues that lack records
         )
         before, records = records, our_records(path)
         assert records[: len(before)] == before

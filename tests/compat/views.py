@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from embermq import Store
+from embermq.errors import CorruptRecord
 from embermq.format.record import Record, decode_record, scan_record
 from embermq.format.record_facts import record_facts
 from embermq.model.flags import SysFlag
@@ -19,18 +20,23 @@ QUEUE_FOLDERS = {"SimpleCQ": "consumequeue", "BatchCQ": "batchconsumequeue"}
 DERIVED_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index")
 
 
-def iter_records(path: Path) -> Iterator[Record]:
-    """The records that lie in the log files."""
+def iter_records(path: Path, *, torn: bool = False) -> Iterator[Record]:
+    """The records that lie in the log files. If the log may be `torn`, they end where it is."""
     for file in sorted((path / "commitlog").iterdir()):
         data, at, start = memoryview(file.read_bytes()), 0, int(file.name)
-        while (found := scan_record(data, at, start + at, check_body=True)) is not None:
-            yield decode_record(data[at : at + found.size], start + at)
-            at += found.size
+        try:
+            while (found := scan_record(data, at, start + at, check_body=True)) is not None:
+                yield decode_record(data[at : at + found.size], start + at)
+                at += found.size
+        except CorruptRecord:
+            if torn:
+                return
+            raise
 
 
-def our_records(path: Path) -> list[Facts]:
+def our_records(path: Path, *, torn: bool = False) -> list[Facts]:
     """The same, as RocketMQ's side prints them."""
-    return [record_facts(record) for record in iter_records(path)]
+    return [record_facts(record) for record in iter_records(path, torn=torn)]
 
 
 def our_queues(store: Store) -> Queues:
@@ -46,18 +52,21 @@ def _queue(store: Store, topic: str, queue: int, kind: str) -> Facts:
     begin, end = store.offsets(topic, queue=queue)
     units: list[list[int]] = []
     messages: list[Facts] = []
+    codes: list[int] = []
+
+    def take(code: int) -> bool:
+        codes.append(code)
+        return True
+
     offset = begin
     while offset < end:
-        codes: list[int] = []
-        batch = store.read(
-            topic, queue=queue, offset=offset, limit=1, max_bytes=2**20, accept=lambda code: codes.append(code) or True
-        )
-        assert batch.next_offset > offset, f"{topic}/{queue} stands still at {offset}: {batch.status}"
-        [(at, position, data)] = batch.records
-        unit = [position, len(data), codes[0]]
-        units.append([*unit, at, batch.next_offset - at] if kind == "BatchCQ" else unit)
-        messages.append(_message(data, position, at))
-        offset = batch.next_offset
+        found = store.read(topic, queue=queue, offset=offset, limit=1, max_bytes=1, accept=take)
+        assert found.next_offset > offset, f"{topic}/{queue} stands still at {offset}: {found.status}"
+        [(offset, position, data)] = found.records
+        unit = [position, len(data), codes[len(units)]]
+        units.append([*unit, offset, found.next_offset - offset] if kind == "BatchCQ" else unit)
+        messages.append(_message(data, position, offset))
+        offset = found.next_offset
     return {"type": kind, "minOffset": begin, "maxOffset": end, "units": units, "messages": messages}
 
 

@@ -142,14 +142,14 @@ class FileChain:
         self._new.plan_after(start)
         return file
 
-    def ensure_next(self, count: int) -> None:
-        """Have the next `count` files ready, so that appends to them cannot fail for want of space.
+    def ensure_next(self, sizes: Sequence[int]) -> None:
+        """Have as many next files ready, with disk space for these `sizes`, so that appends to them cannot fail.
 
         Raises OSError when one of them cannot be made; the chain is as before.
         """
         start = self.files[-1].start if self.files else -self.file_size
-        for step in range(1, count + 1):
-            self._new.ensure(start + step * self.file_size)
+        for step, size in enumerate(sizes, 1):
+            self._new.ensure(start + step * self.file_size, size)
 
     def prepare_next(self) -> None:
         """Ask the preparer, if there is one, for the files to come."""

@@ -17,6 +17,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Self
@@ -291,9 +292,11 @@ class MappedFile(Holdable):
         self.sealed = True
 
     def warm(self, begin: int, end: int) -> None:
-        """Bring the pages of [begin, end) into memory, ready for writing, as far as space is reserved."""
+        """Bring the pages of [begin, end) into memory, ready for writing, as far as there is disk space for them."""
         if self.acquire():
             try:
+                with suppress(OSError):  # whoever appends will be told
+                    self.reserve(end)
                 memory.populate(self._map, begin, min(end, self._reserved))
             finally:
                 self.release()

@@ -47,18 +47,11 @@ class NewFiles:
         self.ensure(start)
         return self._ready.pop(start)
 
-    def ensure(self, start: int) -> None:
-        """Have the file that begins at `start` ready. Raises OSError when it cannot be made."""
-        if start in self._ready:
-            return
-        path = self._planned.get(start) or self._path_for(start)
-        if self._preparer is not None and self._preparer.prepare(path, self._file_size):
-            self._planned[start] = path  # stays so if the wait is too long
-            file = self._preparer.take(path, TAKE_TIMEOUT)
-        else:
-            file = make_file(path, self._file_size, reserve_step=self._reserve_step)
-        self._planned.pop(start, None)
-        self._ready[start] = file
+    def ensure(self, start: int, size: int = 1) -> None:
+        """Have the file that begins at `start` ready, with disk space for `size` bytes. Raises OSError."""
+        if start not in self._ready:
+            self._ready[start] = self._make(start)
+        self._ready[start].reserve(size)
 
     def plan_after(self, start: int) -> None:
         """Ask the preparer, if there is one, for the files that follow the one at `start`."""
@@ -69,7 +62,7 @@ class NewFiles:
             if following in self._ready:
                 continue
             path = self._planned.get(following) or self._path_for(following)
-            if not self._preparer.prepare(path, self._file_size):
+            if not self._ask(self._preparer, path):
                 return
             self._planned[following] = path
 
@@ -87,6 +80,19 @@ class NewFiles:
                 sync_directory(file.path.parent)
             elif path is not None and self._preparer is not None:
                 self._preparer.discard(path)
+
+    def _make(self, start: int) -> MappedFile:
+        path = self._planned.get(start) or self._path_for(start)
+        if self._preparer is not None and self._ask(self._preparer, path):
+            self._planned[start] = path  # stays so if the wait is too long
+            file = self._preparer.take(path, TAKE_TIMEOUT)
+        else:
+            file = make_file(path, self._file_size, reserve_step=self._reserve_step)
+        self._planned.pop(start, None)
+        return file
+
+    def _ask(self, preparer: Preparer, path: Path) -> bool:
+        return preparer.prepare(path, self._file_size, reserve_step=self._reserve_step)
 
     def _path_for(self, start: int) -> Path:
         candidates = self._candidates()

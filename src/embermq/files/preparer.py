@@ -50,11 +50,12 @@ def make_file(path: Path, size: int, *, reserve_step: int = 0) -> MappedFile:
 class _Job:
     """One file that was asked for."""
 
-    __slots__ = ("error", "file", "is_urgent", "path", "size")
+    __slots__ = ("error", "file", "is_urgent", "path", "reserve_step", "size")
 
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(self, path: Path, size: int, reserve_step: int) -> None:
         self.path = path
         self.size = size
+        self.reserve_step = reserve_step
         self.is_urgent = False
         self.file: MappedFile | None = None
         self.error: Exception | None = None
@@ -83,7 +84,7 @@ class Preparer:
         self._thread = threading.Thread(target=self._run, name="embermq-preparer", daemon=True)
         self._thread.start()
 
-    def prepare(self, path: Path, size: int) -> bool:
+    def prepare(self, path: Path, size: int, *, reserve_step: int = 0) -> bool:
         """Ask for a new file of `size` bytes; False when too many are asked for already.
 
         Asking twice changes nothing, unless the file could not be made: then it is tried again.
@@ -94,7 +95,7 @@ class Preparer:
                 return True
             if self._is_stopping or (job is None and len(self._jobs) >= self._limit):
                 return False
-            self._jobs[path] = _Job(path, size)
+            self._jobs[path] = _Job(path, size, reserve_step)
             self._changed.notify_all()
             return True
 
@@ -189,7 +190,7 @@ class Preparer:
             self._changed.notify_all()
 
     def _make_file(self, job: _Job) -> MappedFile:
-        file = make_file(job.path, job.size)
+        file = make_file(job.path, job.size, reserve_step=job.reserve_step)
         try:
             file.sync()
         except SyncFailed:

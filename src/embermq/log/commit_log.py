@@ -16,6 +16,7 @@ from typing import NamedTuple
 from embermq.clock import Clock
 from embermq.errors import CorruptRecord, IllegalMessage, OutOfRange
 from embermq.files.file_chain import FileChain
+from embermq.files.mapped_file import MappedFile
 from embermq.format.record import BLANK_SIZE, Draft, Record, decode_record, encode_blank, encode_drafts, read_frame
 
 
@@ -56,7 +57,7 @@ class CommitLog:
             positions = _positions(begin, sizes)
         else:
             runs = plan_runs(sizes, file.size - file.written, file.size, together=together)
-            self.chain.ensure_next(len(runs) - 1)  # all the files before the first byte
+            self._reserve(file, runs, sizes)  # all the space before the first byte
             positions = self._append_runs(runs, drafts, offsets, store_time)
         self.chain.warm_ahead()
         self.last_store_time = store_time
@@ -105,6 +106,11 @@ class CommitLog:
         return encode_drafts(
             drafts, offsets, position, store_time, self.store_host, with_property_crc=self._property_crc
         )
+
+    def _reserve(self, file: MappedFile, runs: list[int], sizes: list[int]) -> None:
+        file.reserve(file.size)
+        last_run = sum(sizes[len(sizes) - runs[-1] :])
+        self.chain.ensure_next([*[file.size] * (len(runs) - 2), last_run])
 
     def _append_runs(
         self, runs: list[int], drafts: Sequence[Draft], offsets: Sequence[int], store_time: int

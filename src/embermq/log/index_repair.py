@@ -22,6 +22,8 @@ from embermq.format.index_entry import ENTRY, FIRST_ENTRY, IndexEntry, entry_at,
 from embermq.log.index_file import IndexFile
 
 _BLOCK: Final = 64  # bytes that reach the disk together or not at all; disks promise 512
+_FOLLOWED: Final = 1_000  # slots whose chains are followed in any case
+_FOLLOWING_COST: Final = 40  # entries whose hashes are looked at in the time that following one chain takes
 _SLOTS_TOGETHER: Final = 1 << 10
 _ENTRIES_TOGETHER: Final = 1 << 16
 _WORDS: Final = ENTRY.size // 4
@@ -88,15 +90,15 @@ def _is_torn(file: IndexFile, number: int) -> bool:
 def _repair_slots(file: IndexFile, first: int, position: int) -> int:
     """Lead every slot to its newest entry below `first`; return how many lead to one."""
     used_slots, behind = _scan_slots(file, first)
-    repaired: dict[int, int] = {}
-    lost: set[int] = set()
-    for slot in behind:
-        number = _follow(file, slot, first, position)
-        if number is None:
-            lost.add(slot)
-        else:
-            repaired[slot] = number
-    repaired |= dict.fromkeys(lost, 0) | _find_newest(file, lost, first)
+    repaired = dict.fromkeys(behind, 0)
+    lost = set(behind)
+    if len(behind) <= max(_FOLLOWED, first // _FOLLOWING_COST):
+        for slot in behind:
+            number = _follow(file, slot, first, position)
+            if number is not None:
+                repaired[slot] = number
+                lost.remove(slot)
+    repaired |= _find_newest(file, lost, first)
     file.write_slots(repaired)
     return used_slots - list(repaired.values()).count(0)
 
@@ -141,20 +143,19 @@ def _has_end(file: IndexFile, number: int) -> bool:
 def _find_newest(file: IndexFile, slots: set[int], first: int) -> dict[int, int]:
     """The newest entry below `first` of each of these slots that has one."""
     found: dict[int, int] = {}
-    wanted = set(slots)
+    wanted, count = set(slots), file.slots
     for end in range(first, FIRST_ENTRY, -_ENTRIES_TOGETHER):
         if not wanted:
             break
         begin = max(end - _ENTRIES_TOGETHER, FIRST_ENTRY)
-        entries = file.mapped.view[entry_at(file.slots, begin) : entry_at(file.slots, end)]
-        used = [key_hash % file.slots for key_hash in _words(entries)[::_WORDS]]
-        if wanted.isdisjoint(used):
-            continue
-        for number in range(end - 1, begin - 1, -1):
-            slot = used[number - begin]
-            if slot in wanted:
-                found[slot] = number
-                wanted.remove(slot)
+        hashes = _words(file.mapped.view[entry_at(count, begin) : entry_at(count, end)])[::_WORDS]
+        newest = {
+            slot: number
+            for number, key_hash in enumerate(hashes, begin)
+            if (slot := key_hash % count) in wanted
+        }
+        found |= newest
+        wanted -= newest.keys()
     return found
 
 

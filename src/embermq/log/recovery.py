@@ -1,10 +1,11 @@
 """Finds the last whole record of a log, and cuts there.
 
-Three questions, answered by three functions:
+Four questions, answered by four functions:
 
     first_matching_file   where to begin, in a log whose checkpoint tells only a time
     scan_log              where the whole records end
     cut_log               what to do with the bytes behind: kept aside unless they are zeros
+    find_next_record      where to go on behind a damaged record that is not at the end
 
 A torn tail is what a crash leaves, and normal. Whatever is cut lies afterwards in
 `broken/` beside the log, named after its position, and the log is zero behind its end,
@@ -14,7 +15,7 @@ so that no stale record can come back to life.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +23,17 @@ from embermq.errors import CorruptRecord
 from embermq.files.durable import write_aside
 from embermq.files.file_chain import FileChain
 from embermq.format.property_crc import verify_property_crc
-from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, read_frame, scan_record
+from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Scanned, read_frame, scan_record
+from embermq.model.topic import MAX_FILE_NAME_SIZE
 
 log = logging.getLogger(__name__)
 
 Report = Callable[[int, int], None]  # bytes done, bytes in all
 REPORT_EVERY = 16 * 1024 * 1024
 BROKEN_FOLDER = "broken"
+_CHUNK = 1024 * 1024
+_MAGIC_BEGIN = bytes.fromhex("daa320")  # of records of both versions
+_MAGIC_AT = 4  # behind the size
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,10 @@ def scan_log(
     chain: FileChain, begin: int, *, verify_properties: bool = False, report: Report = lambda done, total: None
 ) -> Scan:
     """Walk the records from `begin` on, each checked whole, to the first place that holds none."""
-    position, records, store_time = begin, 0, 0
+    position, records = begin, 0
+    newest: Scanned | None = None
+    damage: CorruptRecord | None = None
+    topics: set[str] = set()
     reported = begin
     total = chain.end - begin
     try:
@@ -68,8 +76,11 @@ def scan_log(
             while (found := scan_record(data, at, file.start + at, check_body=True)) is not None:
                 if verify_properties:
                     _check_properties(data[at : at + found.size], file.start + at)
+                if found.topic not in topics:
+                    _check_topic(found.topic, file.start + at)
+                    topics.add(found.topic)
                 records += 1
-                store_time = found.store_time
+                newest = found
                 at += found.size
                 position = file.start + at
                 if position - reported >= REPORT_EVERY:
@@ -78,10 +89,14 @@ def scan_log(
             if not _is_closed(data, at):
                 break
             position = file.start + file.size
-    except CorruptRecord as damage:
-        return Scan(begin, position, records, store_time, damage)
-    report(total, total)
-    return Scan(begin, position, records, store_time, None)
+        report(total, total)
+    except CorruptRecord as error:
+        damage = error
+    store_time = newest.store_time if newest is not None else 0
+    if newest is not None and _is_torn(newest):
+        damage = CorruptRecord(newest.position, "its properties end in zeros: it was not written whole")
+        return Scan(begin, newest.position, records - 1, store_time, damage)
+    return Scan(begin, position, records, store_time, damage)
 
 
 def cut_log(chain: FileChain, end: int, aside: Path) -> list[Path]:
@@ -101,9 +116,46 @@ def cut_log(chain: FileChain, end: int, aside: Path) -> list[Path]:
     return kept
 
 
+def find_next_record(chain: FileChain, position: int) -> int:
+    """Where the first whole record begins from `position` on; the log's end if there is none."""
+    while (file := chain.find(position)) is not None:
+        for at in _iter_frames(file.view, position - file.start):
+            try:
+                if scan_record(file.view, at, file.start + at, check_body=True) is not None:
+                    return file.start + at
+            except CorruptRecord:
+                continue
+        position = file.start + file.size
+    return chain.end
+
+
+def _iter_frames(data: memoryview, begin: int) -> Iterator[int]:
+    """Every place from `begin` on where the magic number of a record is where it should be."""
+    for start in range(begin, len(data), _CHUNK):
+        chunk = bytes(data[start : start + _CHUNK + BLANK_SIZE - 1])
+        at = chunk.find(_MAGIC_BEGIN, _MAGIC_AT)
+        while at >= 0:
+            yield start + at - _MAGIC_AT
+            at = chunk.find(_MAGIC_BEGIN, at + 1)
+
+
 def _check_properties(data: memoryview, position: int) -> None:
     if not verify_property_crc(data):
         raise CorruptRecord(position, "its property checksum is missing or wrong")
+
+
+def _check_topic(topic: str, position: int) -> None:
+    """Raise CorruptRecord for a topic that cannot be the name of a directory, as every topic is."""
+    if topic in ("", ".", "..") or "/" in topic or "\0" in topic or len(topic.encode()) > MAX_FILE_NAME_SIZE:
+        raise CorruptRecord(position, f"{topic[:300]!r} is no topic")
+
+
+def _is_torn(newest: Scanned) -> bool:
+    """Whether the last record is one whose writing was cut short, though its size and its checksum fit.
+
+    The checksum ends with the body. Properties never end in a zero byte.
+    """
+    return newest.properties.endswith(b"\0")
 
 
 def _is_closed(data: memoryview, at: int) -> bool:

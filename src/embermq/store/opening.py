@@ -9,10 +9,13 @@
                                             vouch for
     a checkpoint that knows more than       the log's first record   trusts the log, not it
     the log
+    a mark that filling was interrupted     the log's first record   fills everything again
     no log                                  0                        drops queues and index
 
-From there every record is checked. The log is cut behind the last whole one, queues and
-index forget what lies at or after the beginning, and are filled again from the log.
+From there, or from our checkpoint on if that lies behind it, every record is checked. The log
+is cut behind the last whole one, queues and index forget what lies at or after the beginning,
+and are filled again from the log. What a checkpoint has vouched for is never cut: damage there
+costs the record it is in, and none behind it.
 """
 
 from __future__ import annotations
@@ -23,10 +26,21 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from embermq.errors import CorruptRecord, OutOfRange
-from embermq.format.checkpoint import Progress
+from embermq.files.durable import sync_directory
+from embermq.files.file_chain import FileChain
+from embermq.format.checkpoint import Checkpoint, Progress
+from embermq.format.record import decode_record
 from embermq.log.commit_log import CommitLog
 from embermq.log.key_index import KeyIndex
-from embermq.log.recovery import BROKEN_FOLDER, Report, Scan, cut_log, first_matching_file, scan_log
+from embermq.log.recovery import (
+    BROKEN_FOLDER,
+    Report,
+    Scan,
+    cut_log,
+    find_next_record,
+    first_matching_file,
+    scan_log,
+)
 from embermq.store.checkpoint_file import CheckpointFile
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout
@@ -36,6 +50,7 @@ log = logging.getLogger(__name__)
 
 CLOCK_SLACK_MS = 3_000  # RocketMQ's margin around the times in a checkpoint
 _TAIL_CHECK = 4096
+_INTERRUPTED = -1  # as the position of a checkpoint
 
 
 class Begin(StrEnum):
@@ -48,6 +63,7 @@ class Begin(StrEnum):
     INDEX_MISSING = "there is no index"
     QUEUES_MISSING = "there are no queues"
     CHECKPOINT_AHEAD = "the checkpoint lies behind the log's end"
+    INTERRUPTED = "an earlier opening was interrupted while it filled queues and index"
     QUEUES_AHEAD = "queues point behind the log's end"
     QUEUE_END = "end of the queues, after a clean stop of RocketMQ"
     FILE_BY_TIME = "newest file that the checkpoint's times vouch for"
@@ -62,6 +78,11 @@ class Recovered:
     scan: Scan
     clean: bool  # the last user closed the store
     kept: tuple[str, ...]  # files with bytes that were cut
+    skipped: tuple[int, ...] = ()  # positions of damaged records that are in no queue
+
+
+# Without a checkpoint of ours nothing would tell that they did not come to their end.
+_FILLS_EVERYTHING = (Begin.QUEUES_MISSING, Begin.INDEX_MISSING, Begin.QUEUES_AHEAD)
 
 
 class _Plan(NamedTuple):
@@ -71,6 +92,11 @@ class _Plan(NamedTuple):
     reason: Begin
     queues_from: int
     index_from: int
+    safe_end: int = 0  # up to here the checkpoint vouches for the log
+
+    @property
+    def scan_from(self) -> int:
+        return max(self.begin, self.safe_end)
 
 
 def recover(
@@ -86,7 +112,7 @@ def recover(
     clean = not layout.abort_file.exists()
     queues, index, chain = dispatcher.queues, dispatcher.index, commit_log.chain
     plan = _make_plan(commit_log, queues, index, checkpoint, clean=clean)
-    scan = scan_log(chain, plan.begin, verify_properties=verify_properties, report=report)
+    scan = scan_log(chain, plan.scan_from, verify_properties=verify_properties, report=report)
     if scan.damage:
         log.warning("log ends in damage position=%d reason=%s", scan.end, scan.damage.reason)
     kept = []
@@ -94,16 +120,16 @@ def recover(
         chain.set_end(scan.end)
     else:
         kept = cut_log(chain, scan.end, layout.root / BROKEN_FOLDER)
-        chain.sync(plan.begin)  # a killed process may have left it in memory only
+        chain.sync(plan.scan_from)  # a killed process may have left it in memory only
+    if plan.reason in _FILLS_EVERYTHING:
+        _expect_interruption(layout, checkpoint)
     queues.cut(min(plan.queues_from, scan.end))
     if not clean and plan.reason is not Begin.CHECKPOINT:
         queues.sync()  # a checkpoint of ours vouches for them; RocketMQ's does not
     if index is not None:
         index.cut(min(plan.index_from, scan.end))
     commit_log.last_store_time = max(scan.last_store_time, checkpoint.checkpoint.log_time)
-    dispatcher.position = plan.begin
-    while dispatcher.position < scan.end and dispatcher.dispatch_slice(scan.end):
-        report(dispatcher.position - plan.begin, scan.end - plan.begin)
+    skipped = _dispatch(dispatcher, chain, plan.begin, scan.end, report)
     queues.correct_min(chain.begin)
     log.info(
         "recovered begin=%d end=%d records=%d reason=%s clean=%s",
@@ -113,7 +139,36 @@ def recover(
         plan.reason,
         clean,
     )
-    return Recovered(plan.begin, plan.reason, scan, clean, tuple(str(path) for path in kept))
+    return Recovered(plan.begin, plan.reason, scan, clean, tuple(str(path) for path in kept), tuple(skipped))
+
+
+def _expect_interruption(layout: Layout, checkpoint: CheckpointFile) -> None:
+    """See to it that half-filled queues do not look whole to the next opening, should this one be killed."""
+    _, _, _, master_flushed, confirmed = checkpoint.checkpoint
+    # First the checkpoint: with the mark of a crash alone, the old one would still be believed.
+    checkpoint.save(Checkpoint(0, 0, 0, master_flushed, confirmed), Progress(_INTERRUPTED, 0, 0, 0, 0, 0, 0, 0))
+    layout.abort_file.touch()
+    sync_directory(layout.root)
+
+
+def _dispatch(dispatcher: Dispatcher, chain: FileChain, begin: int, end: int, report: Report) -> list[int]:
+    """Fill queues and index with the records of [begin, end); returns where one was damaged and passed over."""
+    skipped: list[int] = []
+    dispatcher.position, limit = begin, end
+    while dispatcher.position < end:
+        try:
+            has_moved = dispatcher.dispatch_slice(limit)
+        except CorruptRecord as damage:
+            limit, has_moved = damage.position, True  # first what lies before it
+            log.error("damaged record passed over position=%d reason=%s", damage.position, damage.reason)
+        if not has_moved and limit == end:
+            break
+        if not has_moved:
+            skipped.append(limit)
+            dispatcher.position = min(find_next_record(chain, limit + 1), end)
+            limit = end
+        report(dispatcher.position - begin, end - begin)
+    return skipped
 
 
 def _make_plan(
@@ -146,6 +201,8 @@ def _make_plan(
 def _plan_by_progress(commit_log: CommitLog, queues: Queues, index: KeyIndex | None, progress: Progress) -> _Plan:
     """Whether queues and index still hold all that they held at the checkpoint."""
     first, done = commit_log.chain.begin, progress.position
+    if done == _INTERRUPTED:
+        return _Plan(first, Begin.INTERRUPTED, first, first)
     if not first <= done <= commit_log.chain.end:
         return _Plan(first, Begin.CHECKPOINT_AHEAD, first, first)
     queues.cut(done)
@@ -156,19 +213,20 @@ def _plan_by_progress(commit_log: CommitLog, queues: Queues, index: KeyIndex | N
     is_index_whole = index is None or index.entry_count == progress.index_entries
     # More queues than counted are those that the cut has just emptied.
     if len(queues) < progress.queue_count or queues.entry_count != progress.entry_count:
-        return _Plan(first, Begin.QUEUES_SHORT, done, done if is_index_whole else first)
+        return _Plan(first, Begin.QUEUES_SHORT, done, done if is_index_whole else first, safe_end=done)
     if not is_index_whole:
-        return _Plan(first, Begin.INDEX_SHORT, done, first)
+        return _Plan(first, Begin.INDEX_SHORT, done, first, safe_end=done)
     return _Plan(done, Begin.CHECKPOINT, done, done)
 
 
 def _reaches(commit_log: CommitLog, queues: Queues) -> bool:
-    """Whether the log still holds the newest record that a queue points to."""
+    """Whether the log still holds the newest record that a queue points to, damaged or not."""
     last = queues.last_entry()
     if last is None or last.position < commit_log.chain.begin:
         return True
     try:
-        return commit_log.read(last.position).size == last.size
+        data = commit_log.select(last.position, last.size)
+        return decode_record(data, last.position, check_body=False).size == last.size
     except (CorruptRecord, OutOfRange):
         return False
 

@@ -13,7 +13,7 @@ from embermq.errors import StoreMissing, StoreReadOnly
 from embermq.files.durable import sync_directory
 from embermq.files.file_chain import FileChain
 from embermq.files.lock import DirectoryLock
-from embermq.files.preparer import Preparer
+from embermq.files.preparer import WINDOW, Preparer
 from embermq.files.space import DiskSpace
 from embermq.files.write_buffer import WriteBufferPool
 from embermq.format.host import encode_host
@@ -33,6 +33,7 @@ from embermq.store.topics import Topics
 
 log = logging.getLogger(__name__)
 
+LOG_RESERVE_STEP = WINDOW  # a new store must not take gigabytes at once
 TOPICS_FILE = "topics.json"
 
 
@@ -154,6 +155,7 @@ def _make_chain(
         layout.log_file_size,
         preparer=preparer,
         pool=pool,
+        reserve_step=LOG_RESERVE_STEP,
         read_only_paths=layout.read_only_log_paths,
         is_full=lambda folder: DiskSpace.usage(folder).free < settings.reserve_bytes + layout.log_file_size,
         clock=clock,

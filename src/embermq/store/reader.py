@@ -108,12 +108,13 @@ class StoreReader:
         """
         begin = self.begin if begin is None else max(begin, self.begin)
         end = self.end if end is None else min(end, self.end)
-        for position, data in self._log.iter_slices(begin, end):
+        while begin < end and (data := self._log.chain.select_rest(begin)) is not None:
             at = 0
-            while len(data) - at >= BLANK_SIZE and read_frame(data, at).magic != MAGIC_BLANK:
-                record = decode_record(data[at:], position + at)
+            while begin + at < end and not _is_closed(data, at):
+                record = decode_record(data[at:], begin + at)
                 yield record
                 at += record.size
+            begin = self._log.next_file_start(begin)
 
     def read(self, topic: str, queue: int, offset: int, *, limit: int = 32, max_bytes: int = _READ_BYTES) -> Batch:
         """Messages of a queue from `offset` on; the batch tells where to go on. Raises CorruptRecord."""
@@ -205,3 +206,8 @@ class StoreReader:
             return last.position + last.size if self._log.read(last.position).size == last.size else self.begin
         except (OutOfRange, CorruptRecord):
             return self.begin
+
+
+def _is_closed(data: memoryview, at: int) -> bool:
+    """Whether the records of a file end here, by a BLANK record or because it is full."""
+    return len(data) - at < BLANK_SIZE or read_frame(data, at) == (len(data) - at, MAGIC_BLANK)

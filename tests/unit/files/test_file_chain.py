@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from embermq.errors import FileSealed, ForeignFile, MissingFile, SyncFailed, WrongFileSize
+from embermq.errors import FileSealed, ForeignFile, MissingFile, OutOfRange, SyncFailed, WrongFileSize
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
 from embermq.files.paths import file_name
@@ -182,13 +182,15 @@ def test_a_read_only_chain_follows_the_one_that_owns_the_files(tmp_path: Path) -
     owner = a_chain(tmp_path, 2 * SIZE)
     reader = FileChain(tmp_path, SIZE, read_only=True)
     reader.load()
-    kept = reader.files[1]
+    gone, kept = reader.files
     write(owner, b"more")
     (tmp_path / file_name(3 * SIZE)).touch()  # just being made
     owner.delete_before(SIZE)
     reader.load()
     assert [file.start for file in reader.files] == [SIZE, 2 * SIZE]
     assert reader.files[0] is kept
+    with pytest.raises(OutOfRange):
+        gone.read(0, 1)
     assert reader.select(2 * SIZE, 4) == b"more"
     assert (tmp_path / file_name(3 * SIZE)).exists()
 
@@ -317,7 +319,7 @@ def test_files_made_ready_cannot_run_out_of_space_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = a_chain(tmp_path, 1)
-    chain.ensure_next(2)
+    chain.ensure_next([1, 1])
     assert names(tmp_path) == [0, SIZE, 2 * SIZE]
     assert [file.start for file in chain.files] == [0]
 
@@ -327,14 +329,14 @@ def test_files_made_ready_cannot_run_out_of_space_later(
     monkeypatch.setattr(os, "posix_fallocate", no_space)
     write(chain, content(3 * SIZE - 1))
     with pytest.raises(OSError, match="No space"):
-        chain.ensure_next(1)
+        chain.ensure_next([1])
     assert (chain.end, names(tmp_path)) == (3 * SIZE, [0, SIZE, 2 * SIZE])
 
 
 @pytest.mark.parametrize("act", [FileChain.close, lambda chain: chain.truncate(1)])
 def test_files_made_ready_and_not_used_are_deleted(tmp_path: Path, act: Callable[[FileChain], None]) -> None:
     chain = a_chain(tmp_path, 1)
-    chain.ensure_next(2)
+    chain.ensure_next([1, 1])
     act(chain)
     assert names(tmp_path) == [0]
 

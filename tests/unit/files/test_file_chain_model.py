@@ -79,7 +79,7 @@ class ChainAgainstBytes(RuleBasedStateMachine):
     @rule(count=st.integers(0, 2))
     @precondition(lambda self: self.chain.files)
     def ensure_next(self, count: int) -> None:
-        self.chain.ensure_next(count)
+        self.chain.ensure_next([1] * count)
 
     @rule()
     def reopen(self) -> None:

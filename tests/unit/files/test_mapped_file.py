@@ -316,32 +316,37 @@ def test_a_sync_that_failed_for_an_overwrite_does_not_pass_the_second_time(
 def test_of_two_flushes_at_once_none_succeeds_when_the_disk_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel tells of a failed write once; the second sync would be told that all is well."""
+    """The kernel tells of a failed write once; a second sync would be told that all is well."""
     file = a_file(tmp_path)
     file.append(b"1234")
-    told, both_there = [], threading.Barrier(2)
+    first, second, answer = threading.Event(), threading.Event(), threading.Event()
 
     def sync(descriptor: int) -> None:
-        told.append(descriptor)
-        if len(told) == 1:
-            raise OSError(errno.EIO, "Input/output error")
+        if first.is_set():
+            second.set()
+            return
+        first.set()
+        assert answer.wait(10)
+        raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fdatasync", sync)
     errors: list[Exception] = []
 
     def flush() -> None:
-        both_there.wait(10)
         try:
             file.flush()
         except (SyncFailed, FileSealed) as error:
             errors.append(error)
 
     threads = [threading.Thread(target=flush) for _ in range(2)]
-    for thread in threads:
-        thread.start()
+    threads[0].start()
+    assert first.wait(10)
+    threads[1].start()
+    assert not second.wait(0.1)
+    answer.set()
     for thread in threads:
         thread.join(10)
-    assert (len(errors), len(told), file.flushed) == (2, 1, 0)
+    assert (len(errors), second.is_set(), file.flushed) == (2, False, 0)
 
 
 def test_a_file_that_is_going_away_is_not_called_flushed(tmp_path: Path) -> None:
@@ -383,6 +388,20 @@ def test_truncating_clears_bytes_beyond_an_end_that_recovery_set(tmp_path: Path)
     file = a_file(tmp_path, written=SIZE)
     file.set_end(5)
     assert (tmp_path / NAME).read_bytes().rstrip(b"\0") == content
+    file.truncate(5)
+    assert (tmp_path / NAME).read_bytes().rstrip(b"\0") == b"whole"
+
+
+def test_truncating_clears_what_was_there_before_the_file_was_opened(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"wholetorn".ljust(SIZE, b"\0"))
+    a_file(tmp_path, written=5).truncate(5)
+    assert (tmp_path / NAME).read_bytes().rstrip(b"\0") == b"whole"
+
+
+def test_truncating_clears_appends_that_a_set_end_took_back(tmp_path: Path) -> None:
+    file = a_file(tmp_path)
+    file.append(b"wholetorn")
+    file.set_end(5)
     file.truncate(5)
     assert (tmp_path / NAME).read_bytes().rstrip(b"\0") == b"whole"
 
@@ -489,11 +508,11 @@ def test_a_refused_file_leaves_no_descriptor_open(tmp_path: Path) -> None:
 # Pages
 
 
-def test_warming_changes_no_byte_and_ends_where_the_space_does(tmp_path: Path) -> None:
+def test_warming_changes_no_byte_and_gets_the_space_it_needs(tmp_path: Path) -> None:
     file = a_file(tmp_path, size=1 << 20, reserve_step=1 << 16)
     file.append(b"1234")
-    file.warm(0, 1 << 20)
-    assert (tmp_path / NAME).stat().st_blocks * 512 < 1 << 19
+    file.warm(0, 1 << 18)
+    assert 1 << 18 <= (tmp_path / NAME).stat().st_blocks * 512 < 1 << 19
     assert (tmp_path / NAME).read_bytes() == b"1234".ljust(1 << 20, b"\0")
 
 

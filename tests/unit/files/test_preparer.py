@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from embermq.errors import StoreClosed, SyncFailed
-from embermq.files import memory
+from embermq.files import memory, new_files
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
 from embermq.files.paths import file_name
@@ -34,6 +34,7 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls = 0
+        self.made: list[int] = []
         self.opened = threading.Event()
         self.failure: OSError | None = None
         self._real = os.posix_fallocate
@@ -41,6 +42,7 @@ class Gate:
 
     def _reserve(self, descriptor: int, offset: int, size: int) -> None:
         self.calls += 1
+        self.made.append(int(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))))
         assert self.opened.wait(10)
         if self.failure is not None:
             raise self.failure
@@ -178,18 +180,20 @@ def test_no_file_is_made_after_one_that_failed(
 
 
 def test_a_file_somebody_waits_for_is_made_before_others(
-    tmp_path: Path, preparer: Preparer, gate: Gate
+    tmp_path: Path, preparer: Preparer, gate: Gate, wait_until: Wait
 ) -> None:
     paths = [tmp_path / file_name(start) for start in (0, SIZE, 2 * SIZE)]
     for path in paths:
         preparer.prepare(path, SIZE)
-    taken: list[MappedFile] = []
-    taker = threading.Thread(target=lambda: taken.append(preparer.take(paths[2], timeout=10)))
-    with preparer._changed:  # the taker is in line before the first file is done
-        taker.start()
+    wait_until(lambda: gate.made == [0])
+    last = preparer._jobs[paths[2]]
+    taker = threading.Thread(target=preparer.take, args=[paths[2], 10])
+    taker.start()
+    wait_until(lambda: last.is_urgent)
     gate.opened.set()
     taker.join(10)
-    assert taken[0].path == paths[2]
+    wait_until(lambda: len(gate.made) == 3)
+    assert gate.made == [0, 2 * SIZE, SIZE]
 
 
 def test_a_file_that_exists_is_not_taken_for_a_new_one(tmp_path: Path, preparer: Preparer) -> None:
@@ -375,13 +379,25 @@ def test_a_chain_makes_the_file_itself_when_the_preparer_has_enough_to_do(tmp_pa
         preparer.stop()
 
 
+def test_a_file_that_came_too_late_is_not_left_behind(
+    tmp_path: Path, preparer: Preparer, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_files, "TAKE_TIMEOUT", 0)
+    chain = FileChain(tmp_path, SIZE, preparer=preparer)
+    with pytest.raises(TimeoutError):
+        chain.append_file()
+    gate.opened.set()
+    chain.close()
+    assert names(tmp_path) == []
+
+
 def test_space_that_was_short_ahead_of_time_and_is_there_now_is_no_error(
     tmp_path: Path, preparer: Preparer, gate: Gate, wait_until: Wait
 ) -> None:
     gate.opened.set()
     chain = FileChain(tmp_path, SIZE, preparer=preparer, ahead=1)
     chain.append_file().fill()
-    chain.ensure_next(1)
+    chain.ensure_next([1])
     gate.failure = OSError(errno.ENOSPC, "No space left on device")
     calls = gate.calls
     chain.append_file().fill()

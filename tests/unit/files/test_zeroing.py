@@ -1,42 +1,42 @@
-"""Finding and clearing what is not zero."""
-
 from __future__ import annotations
 
 import mmap
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from embermq.files.zeroing import clear, find_last_nonzero
+from embermq.files.zeroing import clear
 
-SIZE = 300_000  # a few blocks of what is compared at once, and not a multiple of it
+SIZE = 1 << 18
 
 
-@pytest.fixture
-def sparse(tmp_path: Path) -> Iterator[tuple[mmap.mmap, int]]:
-    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    os.ftruncate(descriptor, SIZE)
-    yield mmap.mmap(descriptor, SIZE), descriptor
-    os.close(descriptor)
+@pytest.mark.parametrize("by_file_system", [True, False])
+@pytest.mark.parametrize(
+    ("begin", "end"), [(0, SIZE), (0, 1), (SIZE - 1, SIZE), (100, 65_636), (1, 200_000), (5, 5)]
+)
+def test_exactly_the_range_is_cleared(tmp_path: Path, begin: int, end: int, by_file_system: bool) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * SIZE)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), SIZE) as mapping:
+        is_changed = clear(mapping, begin, end, descriptor=file.fileno() if by_file_system else None)
+        assert is_changed == (end > begin)
+    assert path.read_bytes() == b"x" * begin + bytes(end - begin) + b"x" * (SIZE - end)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-@given(marks=st.sets(st.integers(0, SIZE - 1), max_size=5), begin=st.integers(0, SIZE))
-def test_the_last_byte_that_is_not_zero_is_found_and_can_be_cleared(
-    sparse: tuple[mmap.mmap, int], marks: set[int], begin: int
-) -> None:
-    mapping, descriptor = sparse
-    for mark in marks:
-        mapping[mark] = 7
-    later = [mark for mark in marks if mark >= begin]
-    assert find_last_nonzero(mapping, begin, SIZE, descriptor=descriptor) == max(later, default=None)
-    assert clear(mapping, begin, SIZE, descriptor=descriptor) is bool(later)
-    assert find_last_nonzero(mapping, begin, SIZE, descriptor=descriptor) is None
-    assert find_last_nonzero(mapping, 0, SIZE, descriptor=descriptor) == max(
-        (mark for mark in marks if mark < begin), default=None
-    )
-    clear(mapping, 0, SIZE, descriptor=descriptor)
+@pytest.mark.parametrize("by_file_system", [True, False])
+def test_zeros_are_left_as_they_are(tmp_path: Path, by_file_system: bool) -> None:
+    with (tmp_path / "file").open("w+b") as file:
+        file.truncate(SIZE)
+        with mmap.mmap(file.fileno(), SIZE) as mapping:
+            assert not clear(mapping, 0, SIZE, descriptor=file.fileno() if by_file_system else None)
+        assert (tmp_path / "file").stat().st_blocks == 0
+
+
+def test_bytes_that_only_the_map_has_are_found_too(tmp_path: Path) -> None:
+    """Written through the map a moment ago, in space that is a hole on disk."""
+    with (tmp_path / "file").open("w+b") as file:
+        file.truncate(SIZE)
+        with mmap.mmap(file.fileno(), SIZE) as mapping:
+            mapping[200_000:200_004] = b"late"
+            assert clear(mapping, 10, SIZE, descriptor=file.fileno())
+            assert mapping[:] == bytes(SIZE)

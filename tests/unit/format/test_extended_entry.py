@@ -47,3 +47,9 @@ def test_sizes_that_contradict_each_other_are_corrupt() -> None:
     for broken in (data[:-1], b"\0\x13" + data[2:], b"\0\x18" + data[2:] + b"x", data[:18] + b"\xff\xff" + data[20:]):
         with pytest.raises(CorruptRecord):
             decode_extended_entry(broken)
+
+
+@pytest.mark.parametrize("size", range(1, 20))
+def test_an_entry_that_says_it_is_smaller_than_any_is_corrupt(size: int) -> None:
+    with pytest.raises(CorruptRecord, match=f"of {size} bytes announced"):
+        decode_extended_entry(size.to_bytes(2, "big") + bytes(size))
