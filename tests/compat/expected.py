@@ -85,7 +85,7 @@ def light_places(record: Facts) -> list[tuple[str, int, int]]:
 
 def tags_code(record: Facts) -> int:
     properties = record["properties"]
-    if record["topic"] == "SCHEDULE_TOPIC_XXXX":
+    if record["topic"] == "SCHEDULE_TOPIC_XXXX" and "DELAY" in properties:
         level = min(int(properties["DELAY"]), len(DELAY_MS))
         return int(record["storeTimestamp"]) + DELAY_MS[level - 1]
     return java_hash(properties.get("TAGS", ""))

@@ -46,6 +46,7 @@ TOPICS = [{"name": BATCH_TOPIC, "attributes": {"queue.type": "BatchCQ"}}]
 
 LONG_TOPICS = ["%RETRY%" + "g" * 121, "%RETRY%" + "h" * 248]  # the shortest and the longest of version 2
 LARGEST_BODY = 65_536 - 8 - 91 - len("large")  # its record and the BLANK behind it fill a log file
+LARGEST_PROPERTIES = 32_767
 TAGS = (None, "eu", "größe", "polygenelubricants", "📦", "pay_success")
 BORN_V6 = bytes.fromhex("20010db8000000000000000000000001") + (50_002).to_bytes(4, "big")
 LOCAL = bytes([127, 0, 0, 1]) + (50_001).to_bytes(4, "big")
@@ -61,7 +62,7 @@ class Put:
 
 
 def every_kind(seed: int = 0, count: int = 120, *, largest: bool = False) -> list[Put]:
-    """Puts of all kinds, mixed; `count` of the plain ones, and on demand the largest record there can be."""
+    """Puts of all kinds, mixed; `count` of the plain ones, and on demand the largest there can be."""
     chance = random.Random(seed)
     puts = [_plain(chance, number) for number in range(count)]
     puts += [_batch(chance, 40, "together"), *_long_topics(chance), *_delayed(), *_light(chance)]
@@ -71,7 +72,7 @@ def every_kind(seed: int = 0, count: int = 120, *, largest: bool = False) -> lis
     puts += _unusual(chance)
     chance.shuffle(puts)
     if largest:
-        puts.insert(5, _large())
+        puts[5:5] = _largest()
     return puts
 
 
@@ -141,8 +142,13 @@ def _plain(chance: random.Random, number: int) -> Put:
     return Put(messages=(*messages, Message("orders", b"", queue=3)))
 
 
-def _large() -> Put:
-    return Put(messages=(Message("large", bytes(range(256)) * (LARGEST_BODY // 256) + b"!" * (LARGEST_BODY % 256)),))
+def _largest() -> list[Put]:
+    """Where a log file, a size field and the first version of records end."""
+    body = bytes(range(256)) * (LARGEST_BODY // 256) + b"!" * (LARGEST_BODY % 256)
+    properties = {"p": "x" * (LARGEST_PROPERTIES - len("p\x01\x02"))}
+    return [
+        Put(messages=(Message("large", body), Message("large", b"", properties=properties), Message("t" * 127, b"")))
+    ]
 
 
 def _long_topics(chance: random.Random) -> list[Put]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from embermq import Message, Receipt
+from embermq.files.lock import DirectoryLock
 from embermq.format.checkpoint import PROGRESS_AT
 from embermq.model.properties import parse_properties
 from embermq.store.opening import Begin
@@ -20,7 +22,7 @@ from tests.builders import ManualClock
 from tests.compat.agreement import Content, check_rocketmq_sees, check_we_see
 from tests.compat.expected import CRC, Facts
 from tests.compat.samples import ROCKETMQ, TOPICS, Put, every_kind, fill, for_rocketmq, open_samples, write
-from tests.compat.store_tool import StoreTool
+from tests.compat.store_tool import StoreTool, StoreToolError
 from tests.compat.views import DERIVED_FOLDERS, our_records
 
 ROOT = Path(__file__).parents[2]
@@ -149,33 +151,60 @@ def check_puts(puts: list[Facts], records: list[Facts]) -> None:
     assert list(at) == []
 
 
-@pytest.mark.parametrize("crash", [False, True])
-def test_both_see_all_content_when_they_take_turns(store_tool: StoreTool, tmp_path: Path, crash: bool) -> None:
+class Turn(NamedTuple):
+    """How one round goes: RocketMQ writes and ends, then we do."""
+
+    they_crash: bool = False
+    they_dispatch: bool = True
+    durability: str = "async"
+    we_crash: bool = False
+
+
+def some_turns(seed: int) -> list[Turn]:
+    chance = random.Random(seed)
+    yes_or_no, durabilities = (False, True), ("sync", "async", "pooled")
+    choices = (yes_or_no, yes_or_no, durabilities, yes_or_no)
+    return [Turn(*map(chance.choice, choices)) for _ in range(5)]
+
+
+TURNS = [
+    pytest.param([Turn(), Turn()], id="closed"),
+    pytest.param([Turn(True, True, "async", True), Turn(True, False, "async", True)], id="crashed"),
+    *(pytest.param(some_turns(seed), id=f"mixed-{seed}", marks=pytest.mark.slow) for seed in range(8)),
+]
+
+
+@pytest.mark.parametrize("turns", TURNS)
+def test_both_see_all_content_when_they_take_turns(store_tool: StoreTool, tmp_path: Path, turns: list[Turn]) -> None:
     path, records = tmp_path / "store", []
     path.mkdir()
-    for turn in range(2):
+    for number, turn in enumerate(turns):
         puts = store_tool.write(
             path,
-            for_rocketmq(seed=turn, count=25),
+            for_rocketmq(seed=number, count=25),
             config=ROCKETMQ,
             topics=TOPICS,
-            crash=crash,
-            dispatch=turn == 0,  # if it crashes, the second time with queues that lack records
+            crash=turn.they_crash,
+            dispatch=turn.they_dispatch,
         )
         before, records = records, our_records(path)
         assert records[: len(before)] == before
         check_puts(puts, records[len(before) :])
 
-        with open_samples(path) as store:
+        copied = tmp_path / f"copied-{number}"
+        with open_samples(path, durability=turn.durability) as store:
             check_we_see(store, records)
-            receipts = write(store, None, every_kind(seed=turn, count=10))
-            if crash:
-                shutil.copytree(path, tmp_path / f"crashed-{turn}")
-        path = tmp_path / f"crashed-{turn}" if crash else path
+            receipts = write(store, None, every_kind(seed=number, count=10))
+            if turn.we_crash:
+                shutil.copytree(path, copied)
+                path = copied
 
         before, records = records, our_records(path)
         assert records[: len(before)] == before
-        assert [record["msgId"] for record in records[len(before) :]] == [each.message_id for each in receipts]
+        added = [record["msgId"] for record in records[len(before) :]]
+        if not turn.we_crash or turn.durability != "pooled":
+            assert len(added) == len(receipts)
+        assert added == [receipt.message_id for receipt in receipts[: len(added)]]
         check_rocketmq_sees(store_tool, path, records)
 
 
@@ -284,3 +313,37 @@ def test_rocketmq_reads_the_extended_entries_that_we_wrote(store_tool: StoreTool
             {"queueOffset": offset, "tagsCode": code, "msgStoreTime": stored[position], "filterBitMap": None}
             for offset, (position, _, code) in enumerate(queue["units"] if has_them else [])
         ]
+
+
+def test_both_see_where_a_store_begins_whose_oldest_files_we_deleted(store_tool: StoreTool, tmp_path: Path) -> None:
+    path, _ = leave(tmp_path, "async", "closed")
+    everything = our_records(path)
+    with open_samples(path, max_bytes=4 * 65_536, delete_pause_ms=0) as store:
+        assert store.clean() > 2
+        begin = store.state().log_begin
+        records = [record for record in everything if record["physicalOffset"] >= begin]
+        check_we_see(store, records)
+        ends = {place: store.offsets(place[0], queue=place[1])[1] for place in places(everything)}
+    facts = check_rocketmq_sees(store_tool, path, records)
+    assert facts["commitLog"]["minOffset"] == begin
+
+    # Also in queues that have lost all their messages, offsets go on where they were.
+    puts = store_tool.write(path, [{"topic": topic, "queueId": queue} for topic, queue in ends], config=ROCKETMQ)
+    assert [put["queueOffset"] for put in puts] == list(ends.values())
+    with open_samples(path) as store:
+        check_we_see(store, our_records(path))
+
+
+def places(records: list[Facts]) -> list[tuple[str, int]]:
+    """The queues of these records."""
+    return list(dict.fromkeys((record["topic"], record["queueId"]) for record in records))
+
+
+def test_rocketmq_does_not_start_in_a_directory_that_we_hold(store_tool: StoreTool, tmp_path: Path) -> None:
+    store_tool.write(tmp_path, [{"topic": "orders"}], config=ROCKETMQ)
+    lock = DirectoryLock(tmp_path)
+    lock.take()
+    with pytest.raises(StoreToolError, match="Lock failed"):
+        store_tool.read(tmp_path, config=ROCKETMQ)
+    lock.release()
+    assert len(store_tool.read(tmp_path, config=ROCKETMQ)["commitLog"]["records"]) == 1

@@ -1,4 +1,4 @@
-"""The bytes of RocketMQ: we write the same ones for the same messages, and make its queues and index again from its log."""
+"""We write the bytes that RocketMQ writes, and make its queues and index again from its log, byte for byte."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from embermq import Store
+from embermq.errors import CorruptRecord
 from embermq.model.topic import TopicConfig
 from tests.builders import ManualClock, a_store
 from tests.compat.store_tool import StoreTool, StoreToolError
@@ -97,3 +97,13 @@ def spoil(path: Path, content: bytes | None) -> None:
         file.unlink()
     else:
         file.write_bytes(content)
+
+
+def test_neither_opens_a_store_whose_topics_are_lost_in_both_files(store_tool: StoreTool, tmp_path: Path) -> None:
+    save(tmp_path / "store", TopicConfig("first"), TopicConfig("second"))
+    spoil(tmp_path / "store", b"{")
+    (tmp_path / "store" / "config" / "topics.json.bak").write_bytes(b"{")
+    with pytest.raises(CorruptRecord):
+        a_store(tmp_path / "store")
+    with pytest.raises(StoreToolError, match="could not load"):
+        store_tool.topics(tmp_path / "store")

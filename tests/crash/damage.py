@@ -12,6 +12,9 @@ from typing import Any
 
 from embermq import Message, Store
 from embermq.errors import CorruptRecord
+from embermq.store.reader import StoreReader
+from embermq.store.settings import StoreSettings
+from embermq.store.verify import Verdict, verify_store
 from tests.builders import SMALL_SIZES, a_store
 
 COUNT = 240
@@ -24,7 +27,7 @@ MAGICS = (0xDAA320A7, 0xDAA320AB)
 def message_of(number: int) -> Message:
     return Message(
         TOPICS[number % 2],
-        random.Random(number).randbytes(number * 37 % 1_200),
+        random.Random(number).randbytes((COUNT - number) * 37 % 1_200),  # the last is a short one
         tags=f"tag{number % 3}",
         keys=[f"key-{number}"],
         properties={"number": str(number)},
@@ -95,6 +98,20 @@ def _survey_queue(store: Store, topic: str, queue: int, result: Survey) -> None:
             result.wrong_fields += 1
         else:
             result.right += 1
+
+
+def keys_found(store: Store) -> int:
+    """How many of the messages are found by their key, and nothing else with them."""
+    return sum(
+        [each.properties.get("number") for each in store.query(message_of(number).topic, f"key-{number}")]
+        == [str(number)]
+        for number in range(COUNT)
+    )
+
+
+def verify(path: Path, **settings: Any) -> Verdict:
+    with StoreReader(path, StoreSettings.make({**SMALL_SIZES, **settings})) as reader:
+        return verify_store(reader)
 
 
 def iter_records(path: Path) -> Iterator[tuple[int, int]]:

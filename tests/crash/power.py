@@ -17,6 +17,8 @@ from typing import Self
 
 import pytest
 
+from tests.builders import wait_until
+
 _SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
 _NO_LOG_FLUSH = struct.pack("I", 2)
 _SIZE = 96 << 20
@@ -54,7 +56,8 @@ class PowerDisk:
 
     def restart(self) -> None:
         """Give it the power back."""
-        _run("umount", str(self.path))
+        # A process that was just killed may hold it for a moment.
+        wait_until(lambda: subprocess.run(["umount", str(self.path)], capture_output=True, check=False).returncode == 0)
         self.mount()
 
 

@@ -191,8 +191,7 @@ class MappedFile(Holdable):
             self._make_room(end)
         self._map[offset:end] = data
         self._is_overwritten = True
-        if end > self._extent:
-            self._extent = end
+        self._extent = max(self._extent, end)
 
     def read(self, offset: int, size: int) -> bytes:
         """A copy of `size` bytes from `offset` on. Raises OutOfRange."""

@@ -12,7 +12,7 @@ The disk space of header and slots is reserved when a file is made, that of entr
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -54,7 +54,10 @@ class IndexFile:
 
     @classmethod
     def open(cls, path: Path, *, slots: int, entries: int, read_only: bool = False) -> Self:
-        """Map the file at `path`. Raises WrongFileSize, and CorruptRecord for a header that no index file has."""
+        """Map the file at `path`.
+
+        Raises WrongFileSize, and CorruptRecord for a header that no index file has.
+        """
         size = index_file_size(slots, entries)
         if (found := path.stat().st_size) != size:
             raise WrongFileSize(path, found=found, expected=size)
@@ -137,8 +140,10 @@ class IndexFile:
             newest[slot] = number
             number += 1
         # In this order, because readers follow slots, and a crash may come in between.
-        self.mapped.write_at(entry_at(slots, header.next_entry), b"".join(entries))
-        self.write_slots(newest)
+        write_at = self.mapped.write_at
+        write_at(entry_at(slots, header.next_entry), b"".join(entries))
+        for slot, newest_number in newest.items():
+            write_at(slot_at(slot), SLOT.pack(newest_number))
         self.write_header(IndexHeader(begin_time, store_time, begin_position, position, used_slots, number))
 
     def iter_positions(self, key_hash: int, *, begin_ms: int, end_ms: int) -> Iterator[int]:
@@ -173,11 +178,6 @@ class IndexFile:
 
     def read_entry(self, number: int) -> IndexEntry:
         return IndexEntry._make(ENTRY.unpack_from(self.mapped.view, entry_at(self.slots, number)))
-
-    def write_slots(self, numbers: Mapping[int, int]) -> None:
-        """Lead slots to the entries with these numbers."""
-        for slot, number in numbers.items():
-            self.mapped.write_at(slot_at(slot), SLOT.pack(number))
 
     def write_header(self, header: IndexHeader) -> None:
         self.mapped.write_at(0, encode_index_header(header))

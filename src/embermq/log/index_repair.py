@@ -89,31 +89,38 @@ def _is_torn(file: IndexFile, number: int) -> bool:
 
 def _repair_slots(file: IndexFile, first: int, position: int) -> int:
     """Lead every slot to its newest entry below `first`; return how many lead to one."""
-    used_slots, behind = _scan_slots(file, first)
-    repaired = dict.fromkeys(behind, 0)
+    numbers = _words(file.mapped.view[slot_at(0) : slot_at(file.slots)])
+    behind = _slots_from(numbers, first)
     lost = set(behind)
     if len(behind) <= max(_FOLLOWED, first // _FOLLOWING_COST):
         for slot in behind:
             number = _follow(file, slot, first, position)
             if number is not None:
-                repaired[slot] = number
+                numbers[slot] = number
                 lost.remove(slot)
-    repaired |= _find_newest(file, lost, first)
-    file.write_slots(repaired)
-    return used_slots - list(repaired.values()).count(0)
+    newest = _find_newest(file, lost, first)
+    for slot in lost:
+        numbers[slot] = newest.get(slot, 0)
+    _write_slots(file, numbers, behind)
+    return file.slots - numbers.count(0)
 
 
-def _scan_slots(file: IndexFile, first: int) -> tuple[int, list[int]]:
-    """How many slots are in use, and which of them lead to `first` or behind it."""
-    used_slots = 0
-    behind: list[int] = []
-    for begin in range(0, file.slots, _SLOTS_TOGETHER):
-        end = min(begin + _SLOTS_TOGETHER, file.slots)
-        numbers = _words(file.mapped.view[slot_at(begin) : slot_at(end)])
-        used_slots += end - begin - numbers.count(0)
-        if max(numbers) >= first:
-            behind += [slot for slot, number in enumerate(numbers, begin) if number >= first]
-    return used_slots, behind
+def _slots_from(numbers: array[int], first: int) -> list[int]:
+    """The slots that lead to `first` or behind it."""
+    found: list[int] = []
+    for begin in range(0, len(numbers), _SLOTS_TOGETHER):
+        some = numbers[begin : begin + _SLOTS_TOGETHER]
+        if max(some) >= first:
+            found += [slot for slot, number in enumerate(some, begin) if number >= first]
+    return found
+
+
+def _write_slots(file: IndexFile, numbers: array[int], changed: list[int]) -> None:
+    for begin in sorted({slot - slot % _SLOTS_TOGETHER for slot in changed}):
+        some = numbers[begin : begin + _SLOTS_TOGETHER]
+        if sys.byteorder == "little":
+            some.byteswap()
+        file.mapped.write_at(slot_at(begin), some.tobytes())
 
 
 def _follow(file: IndexFile, slot: int, first: int, position: int) -> int | None:
@@ -155,7 +162,7 @@ def _find_newest(file: IndexFile, slots: set[int], first: int) -> dict[int, int]
             if (slot := key_hash % count) in wanted
         }
         found |= newest
-        wanted -= newest.keys()
+        wanted.difference_update(newest)
     return found
 
 

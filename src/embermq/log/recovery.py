@@ -60,9 +60,18 @@ def first_matching_file(chain: FileChain, matches: Callable[[int, int], bool]) -
 
 
 def scan_log(
-    chain: FileChain, begin: int, *, verify_properties: bool = False, report: Report = lambda done, total: None
+    chain: FileChain,
+    begin: int,
+    *,
+    verify_properties: bool = False,
+    is_ours: bool = False,
+    report: Report = lambda done, total: None,
 ) -> Scan:
-    """Walk the records from `begin` on, each checked whole, to the first place that holds none."""
+    """Walk the records from `begin` on, each checked whole, to the first place that holds none.
+
+    `is_ours` says that EmberMQ wrote the last of them: then one whose properties end in zeros
+    is torn. RocketMQ keeps such a record, so one of its own is kept here, too.
+    """
     position, records = begin, 0
     newest: Scanned | None = None
     damage: CorruptRecord | None = None
@@ -93,7 +102,7 @@ def scan_log(
     except CorruptRecord as error:
         damage = error
     store_time = newest.store_time if newest is not None else 0
-    if newest is not None and _is_torn(newest):
+    if is_ours and newest is not None and _is_torn(newest):
         damage = CorruptRecord(newest.position, "its properties end in zeros: it was not written whole")
         return Scan(begin, newest.position, records - 1, store_time, damage)
     return Scan(begin, position, records, store_time, damage)
@@ -153,7 +162,7 @@ def _check_topic(topic: str, position: int) -> None:
 def _is_torn(newest: Scanned) -> bool:
     """Whether the last record is one whose writing was cut short, though its size and its checksum fit.
 
-    The checksum ends with the body. Properties never end in a zero byte.
+    The checksum ends with the body. Our properties end with a separator, never with a zero.
     """
     return newest.properties.endswith(b"\0")
 

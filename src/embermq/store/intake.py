@@ -121,6 +121,14 @@ class Intake:
         return " ".join(message.keys)
 
 
+def with_last_separator(draft: Draft) -> Draft:
+    """`draft` with the last 0x02 of its properties, by which recovery knows a record that was written whole."""
+    properties = draft.properties
+    if not properties or properties.endswith(b"\x02"):
+        return draft
+    return draft._replace(properties=properties + b"\x02")
+
+
 def _check_text(name: str, value: str) -> None:
     if not isinstance(value, str):
         raise IllegalProperty(name, f"text is wanted, not {type(value).__name__}")

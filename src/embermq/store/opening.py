@@ -112,7 +112,8 @@ def recover(
     clean = not layout.abort_file.exists()
     queues, index, chain = dispatcher.queues, dispatcher.index, commit_log.chain
     plan = _make_plan(commit_log, queues, index, checkpoint, clean=clean)
-    scan = scan_log(chain, plan.scan_from, verify_properties=verify_properties, report=report)
+    is_ours = checkpoint.progress is not None
+    scan = scan_log(chain, plan.scan_from, verify_properties=verify_properties, is_ours=is_ours, report=report)
     if scan.damage:
         log.warning("log ends in damage position=%d reason=%s", scan.end, scan.damage.reason)
     kept = []

@@ -75,7 +75,7 @@ class StoreReader:
     @cached_property
     def end(self) -> int:
         """Where the whole records of the log end."""
-        return scan_log(self._log.chain, self._find_whole()).end
+        return scan_log(self._log.chain, self._find_whole(), is_ours=self.progress is not None).end
 
     @property
     def checkpoint(self) -> Checkpoint:

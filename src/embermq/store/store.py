@@ -30,7 +30,7 @@ from embermq.model.topic import TopicConfig
 from embermq.store.cleaner import Cleaner
 from embermq.store.dispatcher import Listener
 from embermq.store.housekeeper import Housekeeper
-from embermq.store.intake import Intake, Limits
+from embermq.store.intake import Intake, Limits, with_last_separator
 from embermq.store.parts import close_parts, open_parts
 from embermq.store.reading import Batch, Found, read_queue, to_batch, to_message
 from embermq.store.settings import StoreSettings
@@ -113,12 +113,13 @@ class Store:
         if not batch:
             return []
         born_time = self._clock.now_ms()
-        return self.put_drafts(lambda: self._intake.drafts(batch, born_time))
+        self._check_open()
+        return self._writer.put(lambda: self._intake.drafts(batch, born_time))
 
     def put_drafts(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> list[Receipt]:
         """Store the drafts that `make` returns; it runs where no other put does. For brokers."""
         self._check_open()
-        return self._writer.put(make, together=together)
+        return self._writer.put(lambda: [with_last_separator(draft) for draft in make()], together=together)
 
     def get(
         self,

@@ -23,6 +23,7 @@ from embermq.log.placed import Placed
 from embermq.log.recovery import Report
 from embermq.model.delay import DEFAULT_DELAY_LEVELS
 from embermq.model.properties import PROPERTY_CRC
+from embermq.model.topic import MAX_FILE_NAME_SIZE
 from embermq.store.verify_damage import DamageKind, DamageList, Ranges
 from embermq.store.verify_files import Segment, Views, find_nonzero, find_used, iter_bytes
 
@@ -78,6 +79,7 @@ class LogWalk:
         self._views = views
         self._damage = damage
         self._report = report
+        self._topics: set[str] = set()  # that are known to be names
         self._gaps: list[_Gap] = []  # nobody knows yet whether records follow
 
     def iter_batches(self) -> Iterator[list[Placed]]:
@@ -134,7 +136,7 @@ class LogWalk:
             position = start + at
             try:
                 found = scan_record(data, at, position, check_body=True)
-                reason = _find_fault(found.properties, data, at, found.size) if found else _no_record(data, at)
+                reason = self._find_fault(found, data, at) if found else _no_record(data, at)
             except CorruptRecord as error:
                 found, reason = _scan_without_body(data, at, position), error.reason
             if found is not None:
@@ -155,6 +157,24 @@ class LogWalk:
                 if following is None:
                     return
                 at = following
+
+    def _find_fault(self, found: Scanned, data: memoryview, at: int) -> str:
+        """What is wrong with a record whose body is right."""
+        properties = found.properties
+        if found.topic not in self._topics:
+            if not _is_directory_name(found.topic):
+                return f"{found.topic[:300]!r} is no topic"
+            self._topics.add(found.topic)
+        if _CRC_NAME in properties and verify_property_crc(data[at : at + found.size]) is False:
+            return "it does not match its property checksum"
+        if properties.endswith(b"\0"):
+            return "its properties end in zeros, as a torn write leaves them"
+        if not properties.isascii():
+            try:
+                properties.decode()
+            except UnicodeDecodeError as error:
+                return f"its properties are not UTF-8: {error}"
+        return ""
 
     def _pass_gap(self, gap: _Gap, data: memoryview) -> int | None:
         """Where the records of the file go on behind `gap`; None if they do not."""
@@ -207,18 +227,9 @@ def _no_record(data: memoryview, at: int) -> str:
     return "zeros where a record should begin" if _is_unwritten(data, at) else "a BLANK of a wrong size"
 
 
-def _find_fault(properties: bytes, data: memoryview, at: int, size: int) -> str:
-    """What is wrong with the properties of a record whose body is right."""
-    if _CRC_NAME in properties and verify_property_crc(data[at : at + size]) is False:
-        return "it does not match its property checksum"
-    if properties.endswith(b"\0"):
-        return "its properties end in zeros, as a torn write leaves them"
-    if not properties.isascii():
-        try:
-            properties.decode()
-        except UnicodeDecodeError as error:
-            return f"its properties are not UTF-8: {error}"
-    return ""
+def _is_directory_name(topic: str) -> bool:
+    """Whether a topic can have queues, which are directories of its name."""
+    return topic not in ("", ".", "..") and not {"/", "\0"} & set(topic) and len(topic.encode()) <= MAX_FILE_NAME_SIZE
 
 
 def _is_unwritten(data: memoryview, at: int) -> bool:

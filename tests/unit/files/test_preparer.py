@@ -380,12 +380,13 @@ def test_a_chain_makes_the_file_itself_when_the_preparer_has_enough_to_do(tmp_pa
 
 
 def test_a_file_that_came_too_late_is_not_left_behind(
-    tmp_path: Path, preparer: Preparer, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, preparer: Preparer, gate: Gate, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
     monkeypatch.setattr(new_files, "TAKE_TIMEOUT", 0)
     chain = FileChain(tmp_path, SIZE, preparer=preparer)
     with pytest.raises(TimeoutError):
         chain.append_file()
+    wait_until(lambda: gate.calls == 1)
     gate.opened.set()
     chain.close()
     assert names(tmp_path) == []

@@ -11,7 +11,7 @@ import pytest
 
 from embermq.errors import CorruptRecord, FileSealed, SyncFailed, WrongFileSize
 from embermq.format.index_entry import ENTRY, HEADER, SLOT, IndexEntry, IndexHeader, entry_at, slot_at
-from embermq.log.index_file import MAX_SECONDS, IndexFile, detect_shape
+from embermq.log.index_file import MAX_SECONDS, UNUSED, IndexFile, detect_shape
 from embermq.log.index_keys import Row, hash_texts
 from embermq.model.hashing import key_hash
 
@@ -36,7 +36,7 @@ Make = Callable[..., IndexFile]
 def make(tmp_path: Path) -> Iterator[Make]:
     made: list[IndexFile] = []
 
-    def create(slots: int = 4, entries: int = 5, after: IndexHeader = IndexHeader(next_entry=0)) -> IndexFile:
+    def create(slots: int = 4, entries: int = 5, after: IndexHeader = UNUSED) -> IndexFile:
         made.append(IndexFile.create(tmp_path / NAME, slots=slots, entries=entries, after=after))
         return made[-1]
 

@@ -239,6 +239,12 @@ def test_records_marked_prepared_or_rolled_back_enter_no_queue(store: Store) -> 
     assert len(store.query("orders", "k")) == 4, "all but the one rolled back"
 
 
+def test_a_last_separator_that_is_missing_is_added(store: Store) -> None:
+    (receipt,) = store.put_drafts(lambda: [Draft(b"orders", 0, b"x", b"a\x01b\0")])
+    found = store.read("orders", queue=0, offset=receipt.offset, limit=1, max_bytes=1)
+    assert bytes(found.records[0][2]).endswith(b"\x00\x05a\x01b\0\x02")
+
+
 def test_delayed_records_are_filed_under_the_time_of_their_delivery(store: Store, clock: ManualClock) -> None:
     heard: list[Placed] = []
     store.listen(heard.extend)

@@ -104,9 +104,6 @@ def test_every_kind_of_damage_has_a_name_that_stays() -> None:
     }
 
 
-# Records.
-
-
 @pytest.mark.parametrize("number", [0, 100, COUNT - 1])
 def test_a_changed_body_is_a_damaged_record(stopped: Path, number: int) -> None:
     record = records_of(stopped)[number]
@@ -218,9 +215,6 @@ def test_a_log_that_lost_what_the_checkpoint_promised_is_damaged(stopped: Path) 
     assert "behind the log's end" in found[DamageKind.QUEUE].detail
 
 
-# Files.
-
-
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/1", "index"])
 def test_a_file_with_a_foreign_name_is_named(stopped: Path, folder: str) -> None:
     (stopped / folder / "notes.txt").write_text("not ours")
@@ -279,12 +273,11 @@ def test_a_table_of_topics_that_cannot_be_read_is_named(stopped: Path) -> None:
 
 def test_a_queue_of_another_kind_than_its_topic_calls_for_is_named(stopped: Path) -> None:
     text = (stopped / "config/topics.json").read_text()
-    (stopped / "config/topics.json").write_text(text.replace('"attributes":{}', '"attributes":{"queue.type":"BatchCQ"}'))
+    (stopped / "config/topics.json").write_text(
+        text.replace('"attributes":{}', '"attributes":{"queue.type":"BatchCQ"}')
+    )
     kinds = {(damage.file, damage.kind) for damage in verify(stopped).damage}
     assert ("consumequeue/orders/1", DamageKind.FILE) in kinds
-
-
-# Queues.
 
 
 @pytest.mark.parametrize("at", range(0, QUEUE_ENTRY_SIZE, 3))
@@ -447,12 +440,17 @@ def test_the_time_of_a_delayed_message_is_compared(tmp_path: Path) -> None:
     assert (damage.file, damage.position, damage.kind) == (file, 2 * QUEUE_ENTRY_SIZE, DamageKind.QUEUE)
 
 
-# The index.
-
-
 @pytest.mark.parametrize(
     ("at", "what"),
-    [(0, "begin time"), (6, "begin time"), (12, "end time"), (22, "begin"), (30, "end"), (34, "slots"), (38, "entries")],
+    [
+        (0, "begin time"),
+        (6, "begin time"),
+        (12, "end time"),
+        (22, "begin"),
+        (30, "end"),
+        (34, "slots"),
+        (38, "entries"),
+    ],
 )
 def test_a_header_that_does_not_fit_is_named(stopped: Path, at: int, what: str) -> None:
     file = first_index_file(stopped)
@@ -513,9 +511,6 @@ def test_an_index_that_was_switched_off_is_no_damage(stopped: Path) -> None:
     assert verify(stopped).sound
 
 
-# What a crash leaves, and what an owner does meanwhile.
-
-
 def test_what_came_after_the_checkpoint_of_a_killed_owner_is_no_damage(tmp_path: Path) -> None:
     with a_store(tmp_path / "running", checkpoint_interval_ms=3_600_000) as store:
         store.put_many(some_messages(COUNT // 2))
@@ -554,9 +549,6 @@ def test_a_store_that_is_written_meanwhile_is_sound(tmp_path: Path) -> None:
 def put_some(store: Store) -> None:
     for number in range(5):
         store.put_many(some_messages(20, topic=f"topic-{number}"))
-
-
-# Whatever the bytes are.
 
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue", "index"])
