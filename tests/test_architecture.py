@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "files": {"errors", "clock"},
     "log": {"errors", "clock", "model", "format", "kernels", "files"},
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
-    "cli": {"errors", "clock", "model", "format", "files", "log", "store"},
+    "cli": {"errors", "clock", "model", "format", "files", "log", "store", "__version__"},
+    "__main__": {"cli"},
     "": {"errors", "clock", "model", "store"},  # embermq/__init__.py: the public names
 }
 MAY_HAVE_DEPENDENCIES = {"kernels"}

@@ -347,3 +347,23 @@ def test_rocketmq_does_not_start_in_a_directory_that_we_hold(store_tool: StoreTo
         store_tool.read(tmp_path, config=ROCKETMQ)
     lock.release()
     assert len(store_tool.read(tmp_path, config=ROCKETMQ)["commitLog"]["records"]) == 1
+
+
+def test_log_files_lie_in_the_directory_where_rocketmq_would_make_them(store_tool: StoreTool, tmp_path: Path) -> None:
+    """With several directories they take turns in the order of their names, whatever that of the settings is."""
+    path = tmp_path / "store"
+    folders = tuple(str(path / f"commitlog-{disk}") for disk in "bac")
+    config = {**ROCKETMQ, "storePathCommitLog": ",".join(folders)}
+    clock = ManualClock()
+    with open_samples(path, clock, log_paths=folders) as store:
+        write(store, clock, every_kind(largest=True))
+    check_rocketmq_sees(store_tool, path, our_records(path), config=config)
+    store_tool.write(path, for_rocketmq(seed=1), config=config)
+    with open_samples(path, log_paths=folders) as store:
+        check_we_see(store, our_records(path))
+        write(store, None, every_kind())
+    check_rocketmq_sees(store_tool, path, our_records(path), config=config)
+
+    files = sorted(path.glob("commitlog-*/*"), key=lambda file: file.name)
+    assert len(files) > 15
+    assert [file.parent.name[-1] for file in files] == [("a", "b", "c")[at % 3] for at in range(len(files))]

@@ -22,7 +22,7 @@ DERIVED_FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "ind
 
 def iter_records(path: Path, *, torn: bool = False) -> Iterator[Record]:
     """The records that lie in the log files. If the log may be `torn`, they end where it is."""
-    for file in sorted((path / "commitlog").iterdir()):
+    for file in sorted(path.glob("commitlog*/*"), key=lambda file: file.name):
         data, at, start = memoryview(file.read_bytes()), 0, int(file.name)
         try:
             while (found := scan_record(data, at, start + at, check_body=True)) is not None:

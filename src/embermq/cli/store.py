@@ -51,8 +51,9 @@ def _add(
 
 
 def info(arguments: argparse.Namespace) -> int:
-    from embermq.cli.output import count_of, print_json, print_line, print_table
+    from embermq.cli.output import count_of, print_json, print_line, print_note, print_table
     from embermq.files.lock import is_locked
+    from embermq.store.verify_queues import ROCKSDB_SIGN
 
     with _open(arguments) as reader:
         queues = reader.queues()
@@ -67,6 +68,8 @@ def info(arguments: argparse.Namespace) -> int:
         if queues:
             print_line("")
             print_table(("topic", "queue", "min", "max"), queues)
+        if (reader.path / ROCKSDB_SIGN).is_file():
+            print_note("the queues are in a RocksDB, which is not read")
     return 0
 
 

@@ -27,7 +27,7 @@ from embermq.store.verify_files import Segment, Views, check_segments, find_segm
 from embermq.store.verify_log import Judgement, LogWalk
 
 _MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
-_ROCKSDB_FILE = "CURRENT"  # is in every RocksDB
+ROCKSDB_SIGN = f"{SIMPLE_FOLDER}/CURRENT"  # is in every RocksDB
 _LONGEST_QUEUE = 10  # digits
 _MISSING = "has no entry, though later ones follow"
 _by_queue = itemgetter(0, 1)  # topic and queue of a Placed
@@ -66,7 +66,7 @@ class QueuesCheck:
         self._damage = damage
         self._kind_of = kind_of
         self._progress = progress
-        self._is_rocksdb = (root / SIMPLE_FOLDER / _ROCKSDB_FILE).is_file()
+        self._is_rocksdb = (root / ROCKSDB_SIGN).is_file()
         self._queues: dict[tuple[str, int], _Checked] = {}
         self._open_simple(root)
         self._open_batch(root)

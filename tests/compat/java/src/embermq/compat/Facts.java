@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentMap;
 import org.apache.rocketmq.common.BoundaryType;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
@@ -66,7 +67,7 @@ final class Facts {
         JSONArray records = new JSONArray();
         JSONArray blanks = new JSONArray();
         long end = -1;
-        for (File file : Records.files(Path.of(config().getStorePathCommitLog()))) {
+        for (File file : Records.files(config().getStorePathCommitLog().split(MixAll.MULTI_PATH_SPLITTER))) {
             names.add(file.getName());
             if (end < 0) {
                 end = Records.walk(file, records, blanks);

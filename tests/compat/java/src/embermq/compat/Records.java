@@ -8,11 +8,11 @@ import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
-import java.nio.file.Path;
 import java.security.MessageDigest;
-import java.util.Arrays;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.rocketmq.common.UtilAll;
@@ -27,12 +27,14 @@ final class Records {
     private static final int MAGIC_BLANK = 0xCBD43194;
     private static final int BODY_SHOWN = 256;  // longer ones as their hash
 
-    static File[] files(Path directory) {
-        File[] files = directory.toFile().listFiles(File::isFile);
-        if (files == null) {
-            return new File[0];
+    /** The files of all these directories, in the order of their names. */
+    static List<File> files(String... directories) {
+        List<File> files = new ArrayList<>();
+        for (String directory : directories) {
+            File[] found = new File(directory).listFiles(File::isFile);
+            files.addAll(found == null ? List.of() : List.of(found));
         }
-        Arrays.sort(files, Comparator.comparing(File::getName));
+        files.sort(Comparator.comparing(File::getName));
         return files;
     }
 
