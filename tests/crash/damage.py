@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from embermq import Message, Store
 from embermq.errors import CorruptRecord
@@ -35,16 +35,24 @@ def message_of(number: int) -> Message:
     )
 
 
-def make_store(folder: Path, **settings: Any) -> tuple[Path, Path]:
-    """The same messages in a store that was closed, and in one killed half-way after its checkpoint."""
-    stopped, crashed = folder / "stopped", folder / "crashed"
-    with a_store(stopped, **settings) as store:
+class Stores(NamedTuple):
+    """One store at three moments."""
+
+    stopped: Path  # closed, with all messages
+    crashed: Path  # killed, with all messages, half of them behind the checkpoint
+    older: Path  # at that checkpoint, with half of the messages
+
+
+def make_stores(folder: Path, **settings: Any) -> Stores:
+    stores = Stores(folder / "stopped", folder / "crashed", folder / "older")
+    with a_store(stores.stopped, **settings) as store:
         for number in range(0, COUNT, 8):
             if number == COUNT // 2:
                 store.checkpoint()
+                shutil.copytree(store.path, stores.older)
             store.put_many(message_of(each) for each in range(number, number + 8))
-        shutil.copytree(stopped, crashed)
-    return stopped, crashed
+        shutil.copytree(store.path, stores.crashed)
+    return stores
 
 
 @dataclass(slots=True)

@@ -140,9 +140,7 @@ class Faults:
         while self._undo:
             self._undo.pop()()
 
-    def lead(
-        self, kind: str, path: str, proceed: Callable[[], Any], half: Callable[[], Any] = lambda: None
-    ) -> Any:
+    def lead(self, kind: str, path: str, proceed: Callable[[], Any], half: Callable[[], Any] = lambda: None) -> Any:
         """Count a call, and make it as the rules say."""
         with self._lock:
             self.counts[kind] += 1

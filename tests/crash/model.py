@@ -169,9 +169,7 @@ def put_into_every_queue(
         end = store.offsets(message.topic, queue=queue)[1]
         receipt = store.put(message)
         assert receipt.offset == end, f"{message.topic}/{queue} goes on at {receipt.offset} instead of {end}"
-        put.append(
-            Acknowledged(number, receipt.queue, receipt.offset, receipt.position, zlib.crc32(message.body))
-        )
+        put.append(Acknowledged(number, receipt.queue, receipt.offset, receipt.position, zlib.crc32(message.body)))
     wait_until(lambda: store.state().dispatch_behind == 0)  # in pooled mode they are visible a little later
     return put
 

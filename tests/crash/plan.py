@@ -61,7 +61,8 @@ def iter_steps(seed: int, begin: int, count: int) -> Iterator[Step]:
     chance = random.Random(f"{seed}-{begin}-steps")
     for number in range(count):
         action = chance.choices(
-            ["put", "put_many", "checkpoint", "clean", "pause"], weights=[60, 25, 5, 3, 7] if number else [1, 0, 0, 0, 0]
+            ["put", "put_many", "checkpoint", "clean", "pause"],
+            weights=[60, 25, 5, 3, 7] if number else [1, 0, 0, 0, 0],
         )[0]
         many = {"put": 1, "put_many": chance.randrange(2, 20)}.get(action, 0)
         yield Step(action, range(begin, begin + many))  # type: ignore[arg-type]

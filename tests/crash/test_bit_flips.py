@@ -15,7 +15,7 @@ import pytest
 
 from embermq.errors import EmberError
 from tests.builders import a_store
-from tests.crash.damage import COUNT, flip, keys_found, make_store, survey, verify
+from tests.crash.damage import COUNT, Stores, flip, keys_found, make_stores, survey, verify
 
 SEED = 4_711
 BITS = {"commitlog": 60, "consumequeue": 40, "index": 30, "checkpoint": 20, "config": 10}
@@ -23,9 +23,8 @@ MANY_BITS = 2_000
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    stopped, crashed = make_store(tmp_path_factory.mktemp("flips"))
-    return {"stopped": stopped, "crashed": crashed}
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    return make_stores(tmp_path_factory.mktemp("flips"))
 
 
 def flip_bits(origin: Path, path: Path, kind: str, *, seed: int, count: int) -> None:
@@ -59,17 +58,13 @@ def check_flipped(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", BITS)
 @pytest.mark.parametrize("state", ["stopped", "crashed"])
-def test_a_flipped_bit_gives_no_wrong_message(
-    stores: dict[str, Path], memory_path: Path, state: str, kind: str
-) -> None:
-    flip_bits(stores[state], memory_path / "store", kind, seed=SEED, count=BITS[kind] // 2)
+def test_a_flipped_bit_gives_no_wrong_message(stores: Stores, memory_path: Path, state: str, kind: str) -> None:
+    flip_bits(getattr(stores, state), memory_path / "store", kind, seed=SEED, count=BITS[kind] // 2)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", BITS)
 @pytest.mark.parametrize("state", ["stopped", "crashed"])
-def test_no_flipped_bit_gives_a_wrong_message(
-    stores: dict[str, Path], memory_path: Path, state: str, kind: str
-) -> None:
-    flip_bits(stores[state], memory_path / "store", kind, seed=SEED + 1, count=MANY_BITS)
+def test_no_flipped_bit_gives_a_wrong_message(stores: Stores, memory_path: Path, state: str, kind: str) -> None:
+    flip_bits(getattr(stores, state), memory_path / "store", kind, seed=SEED + 1, count=MANY_BITS)

@@ -81,9 +81,7 @@ def kill_while_opening(
     for call, at, moment in chosen:
         print(f"seed={SEED} {state}: killed {moment} {call} number {at} of {counts[call]}")
         prepare()
-        words = writers.run(
-            path, SETTINGS_HERE, seed=SEED, steps=0, death={"call": call, "at": at, "moment": moment}
-        )
+        words = writers.run(path, SETTINGS_HERE, seed=SEED, steps=0, death={"call": call, "at": at, "moment": moment})
         assert words.was_killed or words.calls
         check_reopened(path, SETTINGS_HERE, SEED, acknowledged)
 

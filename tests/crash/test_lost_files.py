@@ -15,28 +15,23 @@ import pytest
 
 from embermq.errors import EmberError
 from tests.builders import a_store
-from tests.crash.damage import COUNT, keys_found, make_store, message_of, survey, verify
+from tests.crash.damage import COUNT, Stores, keys_found, make_stores, message_of, survey, verify
 
 SEED = 99
 STATES = ["stopped", "crashed"]
-DERIVED = ["checkpoint", "consumequeue", "consumequeue/orders", "consumequeue/orders/0", "consumequeue/bills/1", "index"]
+DERIVED = [
+    "checkpoint",
+    "consumequeue",
+    "consumequeue/orders",
+    "consumequeue/orders/0",
+    "consumequeue/bills/1",
+    "index",
+]
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    stopped, crashed = make_store(tmp_path_factory.mktemp("lost"))
-    return {"stopped": stopped, "crashed": crashed}
-
-
-@pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same store at half of its messages."""
-    path = tmp_path_factory.mktemp("older")
-    with a_store(path / "running") as store:
-        store.put_many(message_of(number) for number in range(COUNT // 2))
-        store.checkpoint()
-        shutil.copytree(store.path, path / "older")
-    return path / "older"
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    return make_stores(tmp_path_factory.mktemp("lost"))
 
 
 @pytest.fixture
@@ -45,9 +40,7 @@ def path(memory_path: Path) -> Path:
 
 
 def files_of(path: Path, *folders: str) -> list[Path]:
-    return sorted(
-        file.relative_to(path) for folder in folders for file in (path / folder).rglob("*") if file.is_file()
-    )
+    return sorted(file.relative_to(path) for folder in folders for file in (path / folder).rglob("*") if file.is_file())
 
 
 def remove(path: Path) -> None:
@@ -77,52 +70,65 @@ def check_told(path: Path) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("lost", DERIVED)
-def test_what_is_derived_is_made_again(stores: dict[str, Path], path: Path, state: str, lost: str) -> None:
-    shutil.copytree(stores[state], path)
+def test_what_is_derived_is_made_again(stores: Stores, path: Path, state: str, lost: str) -> None:
+    shutil.copytree(getattr(stores, state), path)
     remove(path / lost)
     check_whole(path)
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("second", range(len(DERIVED)))
-def test_any_two_derived_parts_are_made_again(stores: dict[str, Path], path: Path, state: str, second: int) -> None:
+def test_any_two_derived_parts_are_made_again(stores: Stores, path: Path, state: str, second: int) -> None:
     for first in range(second):
-        shutil.copytree(stores[state], path)
+        shutil.copytree(getattr(stores, state), path)
         for lost in (DERIVED[first], DERIVED[second]):
             if (path / lost).exists():
                 remove(path / lost)
         print(f"{state}: without {DERIVED[first]} and {DERIVED[second]}")
-        check_whole(path)
+        is_lost = state == "stopped" and DERIVED[first] == "checkpoint" and "/" in DERIVED[second]
+        # Nothing tells a queue that is missing from one that never was; RocketMQ trusts a clean stop, too.
+        (check_told if is_lost else check_whole)(path)
         shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
-def test_a_derived_file_of_zeros_is_filled_again(stores: dict[str, Path], path: Path, state: str, folder: str) -> None:
-    for file in files_of(stores[state], folder):
+def test_a_derived_file_of_zeros_is_filled_again(stores: Stores, path: Path, state: str, folder: str) -> None:
+    for file in files_of(getattr(stores, state), folder):
         print(f"{state}: {file} zeroed")
-        shutil.copytree(stores[state], path)
+        shutil.copytree(getattr(stores, state), path)
         (path / file).write_bytes(bytes((path / file).stat().st_size))
         check_whole(path)
         shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_log_file_of_zeros_is_told_of(stores: dict[str, Path], path: Path, state: str) -> None:
-    for file in files_of(stores[state], "commitlog"):
+def test_a_log_file_of_zeros_is_told_of(stores: Stores, path: Path, state: str) -> None:
+    files = [
+        file
+        for file in files_of(getattr(stores, state), "commitlog")
+        if any((getattr(stores, state) / file).read_bytes())
+    ]
+    if state == "crashed":
+        files.pop()  # zeros behind the checkpoint are no damage, but what was not written yet
+    for file in files:
         print(f"{state}: {file} zeroed")
-        shutil.copytree(stores[state], path)
+        shutil.copytree(getattr(stores, state), path)
         (path / file).write_bytes(bytes((path / file).stat().st_size))
         check_told(path)
         shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_missing_log_file_is_told_of(stores: dict[str, Path], path: Path, state: str) -> None:
-    used = [file for file in files_of(stores[state], "commitlog") if any((stores[state] / file).read_bytes())]
+def test_a_missing_log_file_is_told_of(stores: Stores, path: Path, state: str) -> None:
+    used = [
+        file
+        for file in files_of(getattr(stores, state), "commitlog")
+        if any((getattr(stores, state) / file).read_bytes())
+    ]
     for file in used[1:]:  # a log that begins later is one whose first file has expired
         print(f"{state}: {file} removed")
-        shutil.copytree(stores[state], path)
+        shutil.copytree(getattr(stores, state), path)
         (path / file).unlink()
         check_told(path)
         shutil.rmtree(path)
@@ -136,11 +142,11 @@ def exchange(path: Path, one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue", "index"])
-def test_exchanged_files_are_told_of(stores: dict[str, Path], path: Path, state: str, folder: str) -> None:
-    files = files_of(stores[state], folder)
+def test_exchanged_files_are_told_of(stores: Stores, path: Path, state: str, folder: str) -> None:
+    files = files_of(getattr(stores, state), folder)
     for one, other in zip(files, files[1:], strict=False):
         print(f"{state}: {one} and {other} exchanged")
-        shutil.copytree(stores[state], path)
+        shutil.copytree(getattr(stores, state), path)
         exchange(path, one, other)
         check_told(path)
         shutil.rmtree(path)
@@ -149,21 +155,19 @@ def test_exchanged_files_are_told_of(stores: dict[str, Path], path: Path, state:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("folder", ["consumequeue", "consumequeue/orders/1", "index", "config", "checkpoint"])
 def test_an_older_copy_of_what_is_derived_is_brought_up_to_date(
-    stores: dict[str, Path], older: Path, path: Path, state: str, folder: str
+    stores: Stores, path: Path, state: str, folder: str
 ) -> None:
-    shutil.copytree(stores[state], path)
+    shutil.copytree(getattr(stores, state), path)
     remove(path / folder)
-    (shutil.copytree if (older / folder).is_dir() else shutil.copy)(older / folder, path / folder)
+    (shutil.copytree if (stores.older / folder).is_dir() else shutil.copy)(stores.older / folder, path / folder)
     check_whole(path)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_an_older_copy_of_the_log_leaves_no_ghosts(
-    stores: dict[str, Path], older: Path, path: Path, state: str
-) -> None:
-    shutil.copytree(stores[state], path)
+def test_an_older_copy_of_the_log_leaves_no_ghosts(stores: Stores, path: Path, state: str) -> None:
+    shutil.copytree(getattr(stores, state), path)
     remove(path / "commitlog")
-    shutil.copytree(older / "commitlog", path / "commitlog")
+    shutil.copytree(stores.older / "commitlog", path / "commitlog")
     with a_store(path) as store:
         found = survey(store)
         assert (found.right, found.missing) == (COUNT // 2, COUNT // 2)
@@ -177,27 +181,30 @@ def mutate(path: Path, chance: random.Random) -> None:
     """Do one bad thing to one file."""
     file = path / chance.choice(files_of(path, "commitlog", "consumequeue", "index", "checkpoint", "config"))
     size = file.stat().st_size
-    acts: list[Callable[[], object]] = [
-        file.unlink,
-        lambda: file.write_bytes(bytes(size)),
-        lambda: file.write_bytes(file.read_bytes()[: chance.randrange(size + 1)]),
-        lambda: file.write_bytes(chance.randbytes(size)),
-        lambda: file.write_bytes(b""),
-    ]
-    act = chance.choice(acts)
-    print(f"{acts.index(act)} to {file.relative_to(path)}")
-    act()
+    acts: dict[str, Callable[[], object]] = {
+        "removed": file.unlink,
+        "zeroed": lambda: file.write_bytes(bytes(size)),
+        "cut short": lambda: file.write_bytes(file.read_bytes()[: chance.randrange(size + 1)]),
+        "overwritten": lambda: file.write_bytes(chance.randbytes(size)),
+        "emptied": lambda: file.write_bytes(b""),
+    }
+    if file.parent.name == "commitlog":
+        # A log may begin later, as it does when files expire, and end earlier, as it does in a crash.
+        del acts["removed"], acts["zeroed"], acts["emptied"]
+    act = chance.choice(sorted(acts))
+    print(f"{file.relative_to(path)} {act}")
+    acts[act]()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("seed", range(500))
-def test_whatever_is_done_to_files_is_mended_or_told_of(
-    stores: dict[str, Path], path: Path, state: str, seed: int
-) -> None:
-    chance = random.Random(seed)
-    shutil.copytree(stores[state], path)
-    for _ in range(chance.randrange(1, 4)):
-        mutate(path, chance)
-    check_told(path)
+def test_whatever_is_done_to_files_is_mended_or_told_of(stores: Stores, path: Path, state: str) -> None:
+    for seed in range(SEED, SEED + 1_000):
+        print(f"{state}: seed={seed}")
+        chance = random.Random(seed)
+        shutil.copytree(getattr(stores, state), path)
+        for _ in range(chance.randrange(1, 4)):
+            mutate(path, chance)
+        check_told(path)
+        shutil.rmtree(path)

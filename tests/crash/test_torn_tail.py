@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.builders import a_store
-from tests.crash.damage import COUNT, iter_records, keys_found, make_store, message_of, overwrite, survey, verify
+from tests.crash.damage import COUNT, iter_records, keys_found, make_stores, message_of, overwrite, survey, verify
 
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("torn"))[1]
+    return make_stores(tmp_path_factory.mktemp("torn")).crashed
 
 
 def test_a_record_cut_at_any_byte_is_gone_and_no_other(crashed: Path, memory_path: Path) -> None:

@@ -44,9 +44,7 @@ def run(job: dict[str, Any], report: Report) -> None:
             faults.add(DEATHS[death["moment"]], call=death["call"], at=death["at"])
         store = open_store(job["path"], **job["settings"])
         report("opened")
-        threads = [
-            threading.Thread(target=_do_steps, args=(store, job, lane, report)) for lane in range(job["lanes"])
-        ]
+        threads = [threading.Thread(target=_do_steps, args=(store, job, lane, report)) for lane in range(job["lanes"])]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -23,6 +23,11 @@ class WriteGate:
         """Why puts are refused; None while they are allowed."""
         return self._final or self._passing
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether puts are refused for good."""
+        return self._final is not None
+
     def check(self) -> None:
         """Raise the reason why puts are refused, if there is one."""
         refusal = self._final or self._passing

@@ -237,9 +237,10 @@ class Store:
         return self._upkeep.clean(asked=True)
 
     def checkpoint(self) -> None:
-        """Bring queues and index to the disk now, so that the next opening reads less."""
+        """Bring queues and index to the disk now, so that the next opening reads less. Raises SyncFailed."""
         self._check_open()
-        self._upkeep.checkpoint()
+        if not self._upkeep.checkpoint():
+            self._writer.check()
 
     def state(self) -> StoreState:
         """All figures of this moment."""
@@ -285,13 +286,16 @@ class Store:
         self._housekeeper.stop()
         is_clean = False
         with self._writer.lock:
+            self._writer.close()
             try:
                 self._parts.flusher.stop()
                 self._writer.dispatch()
-                self._upkeep.checkpoint()
-                is_clean = self._parts.dispatcher.position == self._parts.commit_log.chain.end
+                is_all_there = self._parts.dispatcher.position == self._parts.commit_log.chain.end
+                is_clean = self._upkeep.checkpoint() and is_all_there
             finally:
                 close_parts(self._parts, is_clean=is_clean)
+        if self._writer.gate.is_closed:
+            self._writer.gate.check()
 
     def __enter__(self) -> Self:
         return self

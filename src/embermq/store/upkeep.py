@@ -45,9 +45,11 @@ class Upkeep:
             Duty("retention", self._clean_s, self.clean),
         ]
 
-    def checkpoint(self) -> None:
-        """Bring log, queues and index to the disk and remember how far they are."""
+    def checkpoint(self) -> bool:
+        """Bring log, queues and index to the disk and remember how far they are; False if the disk cannot be trusted."""
         parts = self._parts
+        if parts.flusher.failure or self._writer.gate.is_closed:
+            return False
         with self._writer.lock:
             position, time = parts.dispatcher.position, parts.dispatcher.last_store_time
             queue_count, entry_count = len(parts.queues), parts.queues.entry_count
@@ -64,16 +66,18 @@ class Upkeep:
                 parts.index.flush()
         except FlushTimeout as error:
             log.warning("no checkpoint for now: %s", error)
-            return
+            return False
         except SyncFailed as error:
+            log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
             self._writer.gate.close(error)
-            raise
+            return False
         # Last, because it promises that all the rest is on disk.
         parts.checkpoint.save(
             Checkpoint(time, queue_time, time, previous.master_flushed_position, previous.confirmed_position),
             Progress(position, queue_count, entry_count, index_files, index_entries, time, queue_time, time),
         )
         self._checkpoint_at = self._clock.monotonic()
+        return True
 
     def watch_space(self) -> None:
         """Refuse puts while space is short, and allow them as soon as it is not."""

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from embermq.clock import Clock
-from embermq.errors import DiskFull, StoreBusy
+from embermq.errors import DiskFull, StoreBusy, StoreClosed
 from embermq.files.space import DiskSpace
 from embermq.format.record import Draft
 from embermq.log.commit_log import Appended, CommitLog
@@ -69,6 +69,7 @@ class Writer:
         self._busy_wait_ms = busy_wait_ms
         self._delay_levels = delay_levels
         self._clock = clock
+        self._is_closed = False
         self._host_hex = commit_log.store_host.hex().upper()
 
     def put(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> list[Receipt]:
@@ -77,6 +78,8 @@ class Writer:
         try:
             self._admit()
             with self.lock:
+                if self._is_closed:
+                    raise StoreClosed(self._path)
                 appended, items = self._append(make(), together=together)
                 if self._durability is Durability.ASYNC:
                     self.dispatch()
@@ -87,6 +90,16 @@ class Writer:
             raise
         self.statistics.count_put(len(items), appended.end - appended.begin, self._clock.monotonic() - began)
         return self._receipts(items)
+
+    def close(self) -> None:
+        """Take no more puts, not even of those that wait for the lock, which the caller holds."""
+        self._is_closed = True
+
+    def check(self) -> None:
+        """Raise the reason why puts are refused, if there is one."""
+        if self._flusher.failure:
+            raise self._flusher.failure
+        self.gate.check()
 
     def visible_end(self) -> int:
         """How far readers may see: what is on disk in sync mode, what is in the files otherwise."""
@@ -105,13 +118,12 @@ class Writer:
 
     def _admit(self) -> None:
         """Let a put pass, hold it back while the disk is behind, or refuse it."""
-        self.gate.check()
+        self.check()
         chain, flusher = self._commit_log.chain, self._flusher
-        if flusher.failure is None and chain.end - flusher.flushed < self._max_unflushed:
+        if chain.end - flusher.flushed < self._max_unflushed:
             return
-        in_time = flusher.failure or flusher.wait_behind(self._max_unflushed, self._busy_wait_ms)
-        if flusher.failure:
-            raise flusher.failure
+        in_time = flusher.wait_behind(self._max_unflushed, self._busy_wait_ms)
+        self.check()
         if not in_time:
             behind = chain.end - flusher.flushed
             raise StoreBusy(self._path, behind=behind, limit=self._max_unflushed, waited_ms=self._busy_wait_ms)
