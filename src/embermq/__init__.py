@@ -29,6 +29,6 @@ def __getattr__(name: str) -> object:
     # Names are imported when first used, so that `ember --version` starts fast.
     if name not in _HOMES:
         raise AttributeError(f"module 'embermq' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)

@@ -176,7 +176,8 @@ TURNS = [
 
 @pytest.mark.parametrize("turns", TURNS)
 def test_both_see_all_content_when_they_take_turns(store_tool: StoreTool, tmp_path: Path, turns: list[Turn]) -> None:
-    path, records = tmp_path / "store", []
+    path = tmp_path / "store"
+    records: list[Facts] = []
     path.mkdir()
     for number, turn in enumerate(turns):
         puts = store_tool.write(

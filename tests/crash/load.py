@@ -36,7 +36,7 @@ def put_by_plan(store: Store, seed: int, steps: int, report: Report, *, begin: i
                         )
                 case "checkpoint":
                     store.checkpoint()
-                case "clean":
+                case "clean" if store.state().log_files:
                     store.clean()
         except (EmberError, OSError) as error:
             report.refused += [(number, error) for number in step.numbers]

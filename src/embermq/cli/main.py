@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from enum import IntEnum
 
-import embermq
+from embermq import __version__
 from embermq.cli import store
 
 
@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ember", description="EmberMQ: a RocketMQ-compatible message store and broker.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"ember {embermq.__version__}")
+    parser.add_argument("--version", action="version", version=f"ember {__version__}")
     nouns = parser.add_subparsers(title="commands", metavar="NOUN", required=True)
     store.add_commands(nouns)
     return parser

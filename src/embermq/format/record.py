@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Final
 
@@ -36,6 +36,7 @@ from embermq.format.record_layout import (
     SCAN_HEADS,
     SHORT,
     Draft,
+    DraftFields,
     Frame,
     Record,
     Scanned,
@@ -45,9 +46,9 @@ from embermq.model.flags import SysFlag
 
 __all__ = [
     "BLANK_SIZE", "HEADS", "MAGIC_BLANK", "MAGIC_V1", "MAGIC_V2", "MAX_PROPERTIES_SIZE", "MAX_V1_TOPIC_SIZE",
-    "MIN_RECORD_SIZE", "PROPERTY_CRC_SIZE", "Draft", "Frame", "Record", "Scanned", "crc31", "decode_record",
-    "draft_size", "encode_blank", "encode_draft", "encode_drafts", "encode_property_crc", "encode_record",
-    "read_frame", "record_size", "scan_record", "verify_property_crc",
+    "MIN_RECORD_SIZE", "PROPERTY_CRC_SIZE", "Draft", "DraftFields", "Frame", "Record", "Scanned", "crc31",
+    "decode_record", "draft_size", "encode_blank", "encode_draft", "encode_drafts", "encode_property_crc",
+    "encode_record", "read_frame", "record_size", "scan_record", "verify_property_crc",
 ]  # fmt: skip
 
 _CRC_MASK: Final = 0x7FFF_FFFF
@@ -145,7 +146,7 @@ def encode_draft(
 
 
 def encode_drafts(
-    drafts: Iterable[Draft],
+    drafts: Iterable[DraftFields],
     offsets: Iterable[int],
     position: int,
     store_time: int,
@@ -160,7 +161,11 @@ def encode_drafts(
     """
     parts: list[bytes] = []
     sizes: list[int] = []
-    topics: dict[bytes, tuple[int, int, bytes]] = {}
+    encoded_topic: bytes | None = None  # batches are mostly for one topic, and from one host
+    encoded_host: bytes | None = None
+    magic = topic_size = host_flags = head_size = 0
+    topic_part = bare_tail = b""
+    pack_head: Callable[..., bytes] = HEADS[0].pack
     crc_size = PROPERTY_CRC_SIZE if with_property_crc else 0
     crc32, pack_short = zlib.crc32, SHORT.pack
     try:
@@ -169,10 +174,11 @@ def encode_drafts(
             topic, queue, body, properties, flag, sys_flag, born, born_host, reconsume_times, prepared = draft
             if crc_size:
                 properties = prepare_properties(properties)
-            if topic not in topics:
-                topics[topic] = _encode_topic(topic)
-            magic, topic_size, topic_part = topics[topic]
-            host_flags, head_size, pack_head = kinds[len(born_host)]
+            if topic != encoded_topic:
+                encoded_topic, (magic, topic_size, topic_part) = topic, _encode_topic(topic)
+                bare_tail = topic_part + pack_short(0)
+            if born_host is not encoded_host:
+                encoded_host, (host_flags, head_size, pack_head) = born_host, kinds[len(born_host)]
             body_size = len(body)
             properties_size = len(properties) + crc_size
             size = head_size + body_size + topic_size + 2 + properties_size
@@ -181,9 +187,9 @@ def encode_drafts(
                 sys_flag & _NO_HOST_FLAGS | host_flags, born, born_host, store_time, store_host,
                 reconsume_times, prepared, body_size,
             )  # fmt: skip
-            parts += head, body, topic_part, pack_short(properties_size), properties
+            parts += head, body, topic_part + pack_short(properties_size) + properties if properties_size else bare_tail
             if crc_size:
-                parts.append(encode_property_crc(_crc_of(parts[-5:])))
+                parts.append(encode_property_crc(_crc_of(parts[-3:])))
             sizes.append(size)
             position += size
     except (struct.error, KeyError) as error:

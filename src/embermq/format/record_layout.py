@@ -13,7 +13,7 @@ magic 4) or with zeros.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from embermq.errors import CorruptRecord
 from embermq.model.properties import parse_properties
@@ -96,6 +96,10 @@ class Draft(NamedTuple):
     born_host: bytes = b"\x7f\0\0\1\0\0\0\0"
     reconsume_times: int = 0
     prepared_position: int = 0
+
+
+# A draft as a plain tuple: what hot loops make and take apart in half the time of a Draft, which is one of them.
+DraftFields: TypeAlias = tuple[bytes, int, bytes, bytes, int, int, int, bytes, int, int]
 
 
 class Scanned(NamedTuple):

@@ -17,7 +17,15 @@ from embermq.clock import Clock
 from embermq.errors import CorruptRecord, IllegalMessage, OutOfRange
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
-from embermq.format.record import BLANK_SIZE, Draft, Record, decode_record, encode_blank, encode_drafts, read_frame
+from embermq.format.record import (
+    BLANK_SIZE,
+    DraftFields,
+    Record,
+    decode_record,
+    encode_blank,
+    encode_drafts,
+    read_frame,
+)
 
 
 class Appended(NamedTuple):
@@ -42,7 +50,7 @@ class CommitLog:
         self._clock = clock
         self._property_crc = property_crc
 
-    def append(self, drafts: Sequence[Draft], offsets: Sequence[int], *, together: bool = False) -> Appended:
+    def append(self, drafts: Sequence[DraftFields], offsets: Sequence[int], *, together: bool = False) -> Appended:
         """Write `drafts` with their queue offsets: all of them or, when an error is raised, none.
 
         With `together` the records lie in one file, side by side, as those of a client's batch must.
@@ -101,7 +109,7 @@ class CommitLog:
         return position - position % self.chain.file_size + self.chain.file_size
 
     def _encode(
-        self, drafts: Sequence[Draft], offsets: Sequence[int], position: int, store_time: int
+        self, drafts: Sequence[DraftFields], offsets: Sequence[int], position: int, store_time: int
     ) -> tuple[list[bytes], list[int]]:
         return encode_drafts(
             drafts, offsets, position, store_time, self.store_host, with_property_crc=self._property_crc
@@ -113,7 +121,7 @@ class CommitLog:
         self.chain.ensure_next([*[file.size] * (len(runs) - 2), last_run])
 
     def _append_runs(
-        self, runs: list[int], drafts: Sequence[Draft], offsets: Sequence[int], store_time: int
+        self, runs: list[int], drafts: Sequence[DraftFields], offsets: Sequence[int], store_time: int
     ) -> list[int]:
         positions: list[int] = []
         for number, count in enumerate(runs):

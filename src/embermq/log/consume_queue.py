@@ -264,9 +264,9 @@ def _iter_runs(items: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
 
 def _is_run(items: Sequence[Placed]) -> bool:
     first = items[0].offset if items else 0
-    return bool(items) and [item.offset for item in items] == list(range(first, first + len(items)))
+    return bool(items) and [item[2] for item in items] == list(range(first, first + len(items)))  # 2 is its offset
 
 
 def _encode(items: Sequence[Placed]) -> bytes:
     pack = ENTRY.pack
-    return b"".join([pack(item.position, item.size, item.tags_code) for item in items])
+    return b"".join([pack(*item[3:6]) for item in items])  # its position, size and tags code

@@ -44,9 +44,9 @@ def rows_of(items: Iterable[Placed], *, after: int) -> list[Row]:
     """What to put into the index for records that begin behind position `after`, in their order."""
     texts: list[bytes] = []
     places: list[tuple[int, int]] = []
-    for item in items:
+    for item in [each for each in items if each[8] and b"KEY" in each[8]]:  # 8 are its properties
         properties = item.properties
-        if b"KEY" not in properties or item.position <= after:  # most records without keys end here
+        if item.position <= after:
             continue
         if item.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.ROLLED_BACK:
             continue

@@ -160,11 +160,7 @@ def _find_newest(file: IndexFile, slots: set[int], first: int) -> dict[int, int]
             break
         begin = max(end - _ENTRIES_TOGETHER, FIRST_ENTRY)
         hashes = _words(file.mapped.view[entry_at(count, begin) : entry_at(count, end)])[::_WORDS]
-        newest = {
-            slot: number
-            for number, key_hash in enumerate(hashes, begin)
-            if is_wanted[slot := key_hash % count]
-        }
+        newest = {slot: number for number, key_hash in enumerate(hashes, begin) if is_wanted[slot := key_hash % count]}
         found |= newest
         for slot in newest:
             is_wanted[slot] = 0

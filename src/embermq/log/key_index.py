@@ -39,9 +39,7 @@ log = logging.getLogger(__name__)
 class KeyIndex:
     """The index files of one store, oldest first."""
 
-    def __init__(
-        self, folder: Path, *, slots: int, entries: int, clock: Clock, read_only: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, slots: int, entries: int, clock: Clock, read_only: bool = False) -> None:
         self.folder = folder
         self._slots = slots
         self._entries = entries
@@ -105,16 +103,12 @@ class KeyIndex:
             file.put(rows[at : at + count])
             at += count
 
-    def find(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = FOREVER_MS, limit: int = 32
-    ) -> list[int]:
+    def find(self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = FOREVER_MS, limit: int = 32) -> list[int]:
         """Positions of at most `limit`, and never more than MAX_FOUND, records; see iter_positions."""
         found = self.iter_positions(topic, key, begin_ms=begin_ms, end_ms=end_ms)
         return list(islice(found, max(0, min(limit, MAX_FOUND))))
 
-    def iter_positions(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = FOREVER_MS
-    ) -> Iterator[int]:
+    def iter_positions(self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = FOREVER_MS) -> Iterator[int]:
         """Positions of records of `topic` that may have `key` and were stored in that time, newest first."""
         wanted = key_hash(topic, key)
         for file in reversed(self._files):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from embermq.errors import IllegalProperty
-from embermq.format.record import Draft
+from embermq.format.record import Draft, DraftFields
 from embermq.model.flags import SysFlag
 from embermq.model.properties import (
     INNER_BASE,
@@ -26,86 +26,92 @@ LIGHT_PREFIX = "%LMQ%"
 LARGEST_INNER_BATCH = 32_767  # the count is read as a signed 16-bit number
 _UNUSUAL = SysFlag.TRANSACTION_MASK | SysFlag.INNER_BATCH
 _INNER = b"INNER_"
+_NONE: dict[int, int] = {}  # of a topic that has no messages
 
 
 class Assignment(NamedTuple):
     """Offsets for a batch: what to write, and the table's new state once it is written."""
 
-    drafts: Sequence[Draft]
+    drafts: Sequence[DraftFields]
     offsets: list[int]
     counts: list[int]
-    next_offsets: dict[tuple[bytes, int], int]
+    next_offsets: dict[bytes, dict[int, int]]
 
 
 class QueueOffsets:
     """The next offset of each (topic, queue). One thread changes it."""
 
     def __init__(self, *, light_queues: bool) -> None:
-        self._next: dict[tuple[bytes, int], int] = {}
+        self._next: dict[bytes, dict[int, int]] = {}
         self._light_queues = light_queues
 
     def next_offset(self, topic: str, queue: int) -> int:
         """The offset that the next message of this queue will get."""
-        return self._next.get((topic.encode(), queue), 0)
+        return self._next.get(topic.encode(), _NONE).get(queue, 0)
 
     def set_next(self, topic: str, queue: int, offset: int) -> None:
         """What recovery found to be the next offset."""
-        self._next[topic.encode(), queue] = offset
+        self._next.setdefault(topic.encode(), {})[queue] = offset
 
     def forget(self, topic: str) -> None:
         """Drop a deleted topic."""
-        name = topic.encode()
-        for key in [key for key in self._next if key[0] == name]:
-            del self._next[key]
+        self._next.pop(topic.encode(), None)
 
-    def assign(self, drafts: Sequence[Draft]) -> Assignment:
+    def assign(self, drafts: Sequence[DraftFields]) -> Assignment:
         """Offsets for `drafts` in their order; nothing counts until `confirm`."""
-        table = self._next
-        taken: dict[tuple[bytes, int], int] = {}
+        taken: dict[bytes, dict[int, int]] = {}
         offsets: list[int] = []
         add = offsets.append
-        for draft in drafts:
-            if draft[5] & _UNUSUAL or _INNER in draft[3]:
+        topic: bytes | None = None
+        used = known = _NONE
+        for draft in drafts:  # as in Draft: 0 is the topic, 1 the queue, 3 the properties, 5 the sys flag
+            if draft[5] & _UNUSUAL or (draft[3] and _INNER in draft[3]):
                 return self._assign_unusual(drafts)
-            key = (draft[0], draft[1])
-            offset = taken.get(key)
+            if draft[0] != topic:
+                topic = draft[0]
+                used, known = taken.setdefault(topic, {}), self._next.get(topic, _NONE)
+            queue = draft[1]
+            offset = used.get(queue)
             if offset is None:
-                offset = table.get(key, 0)
+                offset = known.get(queue, 0)
             add(offset)
-            taken[key] = offset + 1
+            used[queue] = offset + 1
         return Assignment(drafts, offsets, [1] * len(offsets), taken)
 
     def confirm(self, assignment: Assignment) -> None:
         """The batch is in the log: its offsets are used."""
-        self._next.update(assignment.next_offsets)
+        for topic, offsets in assignment.next_offsets.items():
+            self._next.setdefault(topic, {}).update(offsets)
 
-    def _assign_unusual(self, drafts: Sequence[Draft]) -> Assignment:
+    def _assign_unusual(self, drafts: Sequence[DraftFields]) -> Assignment:
         """Offsets for a batch with transaction marks, inner batches or light queues in it."""
-        taken: dict[tuple[bytes, int], int] = {}
+        taken: dict[bytes, dict[int, int]] = {}
         written: list[Draft] = []
         offsets: list[int] = []
         counts: list[int] = []
-        for draft in drafts:
+        for draft in map(Draft._make, drafts):
             if draft.sys_flag & SysFlag.TRANSACTION_MASK in (SysFlag.PREPARED, SysFlag.ROLLED_BACK):
-                offset, count = 0, 0  # it enters no queue and so uses up no offset
+                offset, count = 0, 1  # it enters no queue, and uses up no offset
             else:
-                offset, count = self._take(taken, (draft.topic, draft.queue), _offsets_taken(draft))
+                count = _offsets_taken(draft)
+                offset = self._take(taken, draft.topic, draft.queue, count)
             based = _with_property(draft, INNER_BASE, str(offset)) if draft.sys_flag & SysFlag.INNER_BATCH else draft
             written.append(self._with_light_offsets(based, taken) if self._light_queues else based)
             offsets.append(offset)
             counts.append(count)
         return Assignment(written, offsets, counts, taken)
 
-    def _take(self, taken: dict[tuple[bytes, int], int], key: tuple[bytes, int], count: int) -> tuple[int, int]:
-        offset = taken.get(key, self._next.get(key, 0))
-        taken[key] = offset + count
-        return offset, count
+    def _take(self, taken: dict[bytes, dict[int, int]], topic: bytes, queue: int, count: int) -> int:
+        used = taken.setdefault(topic, {})
+        offset = used.get(queue, self._next.get(topic, _NONE).get(queue, 0))
+        used[queue] = offset + count
+        return offset
 
-    def _with_light_offsets(self, draft: Draft, taken: dict[tuple[bytes, int], int]) -> Draft:
+    def _with_light_offsets(self, draft: Draft, taken: dict[bytes, dict[int, int]]) -> Draft:
         names = find_property(draft.properties, INNER_MULTI_DISPATCH.encode())
         if names is None:
             return draft
-        offsets = [str(self._take(taken, (name.encode(), 0), 1)[0]) for name in light_queue_names(names.decode())]
+        offsets = [str(self._take(taken, name.encode(), 0, 1)) for name in light_queue_names(names.decode())]
         return _with_property(draft, INNER_MULTI_QUEUE_OFFSET, ",".join(offsets))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, overload
 
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
@@ -56,6 +56,55 @@ class Receipt(NamedTuple):
     @property
     def store_time(self) -> datetime:
         return time_of(self.store_time_ms)
+
+
+class Place(Protocol):
+    """Whatever knows where a message went."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+
+
+class Receipts(Sequence[Receipt]):
+    """The receipts of a batch, in its order; each is made when it is looked at."""
+
+    __slots__ = ("_places", "_store_host_hex", "_store_time_ms")
+
+    def __init__(self, places: Sequence[Place], store_time_ms: int, store_host_hex: str) -> None:
+        self._places = places
+        self._store_time_ms = store_time_ms
+        self._store_host_hex = store_host_hex
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Receipt]: ...
+    def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(index, slice):
+            return [self._make(place) for place in self._places[index]]
+        return self._make(self._places[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def _make(self, place: Place) -> Receipt:
+        return Receipt(
+            place.topic, place.queue, place.offset, place.position, self._store_time_ms, self._store_host_hex
+        )
 
 
 class StoredMessage(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from embermq.errors import (
@@ -16,14 +15,13 @@ from embermq.errors import (
     PropertiesTooLarge,
     TooManyKeys,
 )
-from embermq.format.record import Draft
+from embermq.format.record import Draft, DraftFields
 from embermq.model.flags import Permission
-from embermq.model.message import Message
+from embermq.model.message import NO_PROPERTIES, Message
 from embermq.model.properties import KEYS, TAGS, check_property, format_properties
 from embermq.model.topic import TopicConfig
 
 _I32 = 2**31
-_new_draft = partial(tuple.__new__, Draft)  # half the time of calling Draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +48,41 @@ class Intake:
         self._limits = limits
         self._topic = topic
         self._born_host = born_host
-        self._turns: dict[str, int] = {}
+        self._turns: dict[bytes, int] = {}
         self._targets: dict[str, _Target] = {}
 
-    def drafts(self, messages: Iterable[Message], born_time: int) -> list[Draft]:
+    def drafts(self, messages: Iterable[Message], born_time: int) -> list[DraftFields]:
         """The drafts of `messages`, each with a queue if it names none. Raises a RequestError; then nothing changed."""
-        born_host, largest, turns = self._born_host, self._limits.body_size, self._turns
-        drafts: list[Draft] = []
+        born_host, largest = self._born_host, self._limits.body_size
+        drafts: list[DraftFields] = []
         add = drafts.append
         target: _Target | None = None
         target_name = ""
         for message in messages:
-            name, body, queue, flag = message.topic, message.body, message.queue, message.flag
+            body, name, flag = message.body, message.topic, message.flag
             if type(body) is not bytes:
                 body = _body(message)
             if len(body) > largest:
                 raise BodyTooLarge(name, size=len(body), limit=largest)
+            if flag and not -_I32 <= flag < _I32:
+                raise IllegalMessage(f"flag {flag} of a message for {name!r} is no 32-bit number")
             properties = b""
-            if message.tags or message.keys or message.properties:
+            if message.properties is not NO_PROPERTIES or message.keys or message.tags:
                 properties = self._properties(message)
             if target is None or name != target_name:
                 target, target_name = self._target(name), name
+            queue = message.queue
             if queue is None:
-                turn = turns.get(name, 0)
-                turns[name] = turn + 1
-                queue = turn % target.queues
+                queue = self._next_turn(target)
             elif not 0 <= queue < target.queues:
                 raise IllegalQueue(name, queue, target.queues)
-            if flag and not -_I32 <= flag < _I32:
-                raise IllegalMessage(f"flag {flag} of a message for {name!r} is no 32-bit number")
-            add(_new_draft((target.name, queue, body, properties, flag, 0, born_time, born_host, 0, 0)))
+            add((target.name, queue, body, properties, flag, 0, born_time, born_host, 0, 0))
         return drafts
+
+    def _next_turn(self, target: _Target) -> int:
+        turn = self._turns.get(target.name, 0)
+        self._turns[target.name] = turn + 1
+        return turn % target.queues
 
     def _target(self, name: str) -> _Target:
         """The topic to write to, if it may be written to."""
@@ -104,6 +106,8 @@ class Intake:
         if message.tags:
             _check_text(TAGS, message.tags)
             values[TAGS] = message.tags
+        if not values:
+            return b""
         data = format_properties(values)
         if len(data) > self._limits.properties_size:
             raise PropertiesTooLarge(message.topic, size=len(data), limit=self._limits.properties_size)

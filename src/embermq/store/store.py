@@ -107,7 +107,7 @@ class Store:
         """
         return self.put_many((message if queue is None else replace(message, queue=queue),))[0]
 
-    def put_many(self, messages: Iterable[Message]) -> list[Receipt]:
+    def put_many(self, messages: Iterable[Message]) -> Sequence[Receipt]:
         """Store messages in one batch, with one flush: all of them or, when an error is raised, none."""
         batch = list(messages)
         if not batch:
@@ -116,7 +116,7 @@ class Store:
         self._check_open()
         return self._writer.put(lambda: self._intake.drafts(batch, born_time))
 
-    def put_drafts(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> list[Receipt]:
+    def put_drafts(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> Sequence[Receipt]:
         """Store the drafts that `make` returns; it runs where no other put does. For brokers."""
         self._check_open()
         return self._writer.put(lambda: [with_last_separator(draft) for draft in make()], together=together)

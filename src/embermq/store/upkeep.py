@@ -46,7 +46,7 @@ class Upkeep:
         ]
 
     def checkpoint(self) -> bool:
-        """Bring log, queues and index to the disk and remember how far they are; False if the disk cannot be trusted."""
+        """Bring log, queues and index to the disk and remember how far they are; False if that did not work."""
         parts = self._parts
         if parts.flusher.failure or self._writer.gate.is_closed:
             return False

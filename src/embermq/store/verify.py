@@ -76,9 +76,9 @@ def verify_store(reader: StoreReader, report: Report = lambda done, total: None)
 
 def _open_log(reader: StoreReader, views: Views, damage: DamageList, report: Report) -> LogWalk:
     settings = reader.settings
-    folders = [Path(path) for path in (*settings.log_paths, *settings.read_only_log_paths)]
-    segments = find_segments(folders or [reader.path / LOG_FOLDER], damage)
-    size = usual_size([segments])
+    folders = [*(settings.log_paths or [reader.path / LOG_FOLDER]), *settings.read_only_log_paths]
+    segments = find_segments(map(Path, folders), damage)
+    size = settings.log_file_size or usual_size([segments])
     missing = check_segments(segments, size, damage)
     return LogWalk(segments, size, views, damage, report, missing)
 

@@ -41,7 +41,7 @@ class Views:
         self._views: OrderedDict[Path, memoryview] = OrderedDict()
 
     def of(self, path: Path) -> memoryview:
-        """The bytes of the file as it is now; none, and a damage, if it cannot be read."""
+        """The bytes of the file as it is now; none if it cannot be read, which is damage, or was deleted just now."""
         view = self._views.get(path)
         if view is None:
             view = self._views[path] = self._open(path)
@@ -57,6 +57,8 @@ class Views:
                 if os.fstat(file.fileno()).st_size == 0:
                     return memoryview(b"")
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except FileNotFoundError:
+            return memoryview(b"")
         except OSError as error:
             self._damage.add(path, 0, DamageKind.FILE, f"it cannot be read: {error.strerror or error}")
             return memoryview(b"")
@@ -66,17 +68,19 @@ def find_files(folder: Path, is_name: Callable[[str], bool], damage: DamageList)
     """The files of a folder by name; one that `is_name` does not know is damage. A missing folder is empty."""
     found = []
     try:
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            if entry.is_dir():
-                continue
-            if is_name(entry.name):
-                found.append(folder / entry.name)
-            else:
-                damage.add(folder / entry.name, 0, DamageKind.FILE, "no store gives a file this name")
+        names = sorted(os.listdir(folder))
     except FileNotFoundError:
-        pass
+        return []
     except OSError as error:
         damage.add(folder, 0, DamageKind.FILE, f"it cannot be read: {error.strerror or error}")
+        return []
+    for path in (folder / name for name in names):
+        if path.is_dir():
+            continue
+        if is_name(path.name):
+            found.append(path)
+        else:
+            damage.add(path, 0, DamageKind.FILE, "no store gives a file this name")
     return found
 
 
@@ -89,6 +93,8 @@ def find_segments(folders: Iterable[Path], damage: DamageList) -> list[Segment]:
                 found.append(Segment(path, int(path.name), path.stat().st_size))
             except FileNotFoundError:  # its owner deleted it
                 continue
+            except OSError as error:
+                damage.add(path, 0, DamageKind.FILE, f"it cannot be read: {error.strerror or error}")
     found.sort(key=lambda segment: segment.start)
     while found and found[-1].size == 0:
         found.pop()
@@ -106,7 +112,7 @@ def usual_size(groups: Iterable[Sequence[Segment]]) -> int:
     for segments in groups:
         votes.update(segment.size for segment in segments)
         votes.update(later.start - earlier.start for earlier, later in pairwise(segments))
-    return max(votes, key=lambda size: (votes[size], size), default=0)
+    return max((size for size in votes if size > 0), key=lambda size: (votes[size], size), default=0)
 
 
 def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -> Ranges:

@@ -103,11 +103,8 @@ class LogWalk:
         if index < 0 or position < 0:
             return None
         segment = self._segments[index]
-        try:
-            found = scan_record(self._data(segment), position - segment.start, position, check_body=False)
-            return placed_of(found, position, DEFAULT_DELAY_LEVELS) if found else None
-        except (CorruptRecord, ValueError):
-            return None
+        found = _scan_without_body(self._data(segment), position - segment.start, position)
+        return _place(found) if found is not None else None
 
     def segment_of(self, position: int) -> Segment:
         """The file that covers `position`, which must be a record's."""
@@ -132,6 +129,9 @@ class LogWalk:
 
     def _iter_file(self, segment: Segment) -> Iterator[Placed]:
         data, start, at = self._data(segment), segment.start, 0
+        if not data:
+            self.damaged.add(start, start + self._file_size)  # its owner deleted it, or it cannot be read
+            return
         while True:
             position = start + at
             try:
@@ -148,9 +148,10 @@ class LogWalk:
                     self._damage.add(segment.path, position, DamageKind.RECORD, f"{found.size} bytes: {reason}")
                 else:
                     self.records += 1
-                try:
-                    yield placed_of(found, position, DEFAULT_DELAY_LEVELS)
-                except ValueError:  # its tags are no text: reported with the record
+                item = _place(found)
+                if item is not None:
+                    yield item
+                else:
                     self.damaged.add(position, self.end)
             else:
                 following = self._pass_gap(_Gap(segment, at, reason), data)
@@ -220,6 +221,14 @@ def _scan_without_body(data: memoryview, at: int, position: int) -> Scanned | No
     try:
         return scan_record(data, at, position, check_body=False)
     except CorruptRecord:
+        return None
+
+
+def _place(found: Scanned) -> Placed | None:
+    """What queues and index should know of a record; None if its tags are no text."""
+    try:
+        return placed_of(found, found.position, DEFAULT_DELAY_LEVELS)
+    except ValueError:
         return None
 
 

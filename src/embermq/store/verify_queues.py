@@ -26,8 +26,9 @@ from embermq.store.verify_entries import BatchEntries, SimpleEntries
 from embermq.store.verify_files import Segment, Views, check_segments, find_segments, usual_size
 from embermq.store.verify_log import Judgement, LogWalk
 
-_MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
 ROCKSDB_SIGN = f"{SIMPLE_FOLDER}/CURRENT"  # is in every RocksDB
+
+_MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
 _LONGEST_QUEUE = 10  # digits
 _MISSING = "has no entry, though later ones follow"
 _by_queue = itemgetter(0, 1)  # topic and queue of a Placed

@@ -13,19 +13,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import repeat
+from operator import itemgetter
 from pathlib import Path
 
 from embermq.clock import Clock
 from embermq.errors import DiskFull, StoreBusy, StoreClosed
 from embermq.files.space import DiskSpace
-from embermq.format.record import Draft
+from embermq.format.record import DraftFields
 from embermq.log.commit_log import Appended, CommitLog
 from embermq.log.dispatching import tags_code_of
 from embermq.log.flusher import Flusher
 from embermq.log.placed import Placed
 from embermq.log.queue_offsets import Assignment, QueueOffsets
-from embermq.model.message import Receipt
+from embermq.model.message import Receipts
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.settings import Durability
 from embermq.store.state import WriteGate
@@ -34,7 +36,7 @@ from embermq.store.statistics import Statistics
 log = logging.getLogger(__name__)
 
 _new_placed = partial(tuple.__new__, Placed)  # a third of the time of calling the class
-_new_receipt = partial(tuple.__new__, Receipt)
+_topic_name = lru_cache(maxsize=4096)(bytes.decode)
 
 
 class Writer:
@@ -72,7 +74,7 @@ class Writer:
         self._is_closed = False
         self._host_hex = commit_log.store_host.hex().upper()
 
-    def put(self, make: Callable[[], Sequence[Draft]], *, together: bool = False) -> list[Receipt]:
+    def put(self, make: Callable[[], Sequence[DraftFields]], *, together: bool = False) -> Receipts:
         """Store what `make` returns; it is called with the lock held, once puts are allowed."""
         began = self._clock.monotonic()
         try:
@@ -89,7 +91,7 @@ class Writer:
             self.statistics.refused += 1
             raise
         self.statistics.count_put(len(items), appended.end - appended.begin, self._clock.monotonic() - began)
-        return self._receipts(items)
+        return Receipts(items, appended.store_time, self._host_hex)
 
     def close(self) -> None:
         """Take no more puts, not even of those that wait for the lock, which the caller holds."""
@@ -128,7 +130,7 @@ class Writer:
             behind = chain.end - flusher.flushed
             raise StoreBusy(self._path, behind=behind, limit=self._max_unflushed, waited_ms=self._busy_wait_ms)
 
-    def _append(self, drafts: Sequence[Draft], *, together: bool) -> tuple[Appended, list[Placed]]:
+    def _append(self, drafts: Sequence[DraftFields], *, together: bool) -> tuple[Appended, list[Placed]]:
         assignment = self._offsets.assign(drafts)
         try:
             appended = self._commit_log.append(assignment.drafts, assignment.offsets, together=together)
@@ -140,25 +142,28 @@ class Writer:
         return appended, items
 
     def _place(self, assignment: Assignment, appended: Appended) -> list[Placed]:
-        """What the dispatcher need not decode again."""
-        store_time, levels = appended.store_time, self._delay_levels
-        topic, name = "", b""
-        items = []
-        for draft, offset, count, position, size in zip(
-            assignment.drafts, assignment.offsets, assignment.counts, appended.positions, appended.sizes, strict=True
-        ):
-            if draft[0] != name:
-                name = draft[0]
-                topic = name.decode()
-            properties = draft[3]
-            code = tags_code_of(topic, properties, store_time, levels) if properties else 0
-            placed = (topic, draft[1], offset, position, size, code, store_time, draft[5], properties, count or 1, b"")
-            items.append(_new_placed(placed))
-        return items
-
-    def _receipts(self, items: Sequence[Placed]) -> list[Receipt]:
-        host = self._host_hex
-        return [_new_receipt((item[0], item[1], item[2], item[3], item[6], host)) for item in items]
+        """What the dispatcher need not decode again: the fields of Placed as columns, put together in one go."""
+        drafts, store_time, levels = assignment.drafts, appended.store_time, self._delay_levels
+        topics = [_topic_name(draft[0]) for draft in drafts]
+        properties = [draft[3] for draft in drafts]
+        codes = [
+            tags_code_of(topic, each, store_time, levels) if each else 0
+            for topic, each in zip(topics, properties, strict=True)
+        ]
+        columns = zip(
+            topics,
+            map(itemgetter(1), drafts),
+            assignment.offsets,
+            appended.positions,
+            appended.sizes,
+            codes,
+            repeat(store_time),
+            map(itemgetter(5), drafts),
+            properties,
+            assignment.counts,
+            repeat(b""),
+        )
+        return list(map(_new_placed, columns))
 
     def _wait_for_disk(self, end: int) -> None:
         self._flusher.wait(end, self._sync_timeout_ms)

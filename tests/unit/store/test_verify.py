@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
@@ -12,6 +13,7 @@ import pytest
 
 from embermq import Message, Store
 from embermq.format.checkpoint import CHECKPOINT_SIZE
+from embermq.format.queue_entry import QUEUE_ENTRY_SIZE
 from embermq.store.reader import StoreReader
 from embermq.store.verify import DamageKind, Verdict, verify_store
 from tests.builders import a_store, some_messages
@@ -193,6 +195,16 @@ def test_a_file_of_another_size_is_named(stopped: Path, folder: str, change: Cal
     assert "expected" in damage.detail
 
 
+def test_records_that_a_short_file_lost_are_no_further_damage(stopped: Path) -> None:
+    cut = records_of(stopped)[100]
+    os.truncate(stopped / FIRST_LOG, cut.position + 50)
+    damages = verify(stopped).damage
+    assert [(damage.file, damage.position, damage.kind) for damage in damages] == [
+        (FIRST_LOG, 0, DamageKind.FILE),
+        (FIRST_LOG, cut.position, DamageKind.RECORD),
+    ]
+
+
 def test_a_missing_log_file_is_named_once(tmp_path: Path) -> None:
     with a_store(tmp_path / "store") as store:
         store.put_many(some_messages(3 * COUNT))
@@ -241,17 +253,48 @@ def test_a_queue_of_another_kind_than_its_topic_calls_for_is_named(stopped: Path
     assert ("consumequeue/orders/1", DamageKind.FILE) in kinds
 
 
-def test_what_came_after_the_checkpoint_of_a_killed_owner_is_no_damage(tmp_path: Path) -> None:
+def kill(tmp_path: Path) -> Path:
+    """A store whose owner was killed when half of the messages came after the last checkpoint."""
     with a_store(tmp_path / "running", checkpoint_interval_ms=3_600_000) as store:
         store.put_many(some_messages(COUNT // 2))
         store.checkpoint()
         store.put_many(some_messages(COUNT // 2))
         shutil.copytree(store.path, tmp_path / "killed")
-    lost = sorted((tmp_path / "killed/consumequeue/orders/1").iterdir())[-1]
-    lost.write_bytes(bytes(2000))  # what a power cut makes of pages that nobody had flushed
-    verdict = verify(tmp_path / "killed")
+    return tmp_path / "killed"
+
+
+def test_what_came_after_the_checkpoint_of_a_killed_owner_is_no_damage(tmp_path: Path) -> None:
+    verdict = verify(kill(tmp_path))
     assert verdict.sound
+    assert verdict.records == COUNT
     assert not verdict.is_clean
+
+
+@pytest.mark.parametrize(
+    ("folder", "which", "begin", "end"),
+    [
+        ("consumequeue/orders/1", 0, 70 * QUEUE_ENTRY_SIZE, 90 * QUEUE_ENTRY_SIZE),  # in the middle
+        ("consumequeue/orders/1", -1, 0, 2000),  # all of the last file
+        ("index", -1, 40, 240),  # the slots
+        ("index", -1, 240, 4240),  # the entries
+        ("index", -1, 300, 320),  # one of them
+    ],
+)
+def test_pages_of_queues_and_index_that_a_power_cut_took_are_no_damage(
+    tmp_path: Path, folder: str, which: int, begin: int, end: int
+) -> None:
+    path = kill(tmp_path)
+    overwrite(sorted((path / folder).iterdir())[which], begin, bytes(end - begin))
+    assert verify(path).sound
+
+
+def test_records_that_a_power_cut_took_are_no_damage_if_they_came_after_the_checkpoint(tmp_path: Path) -> None:
+    path = kill(tmp_path)
+    last = records_of(path)[-1]
+    overwrite_log(path, last.position, bytes(last.size))
+    verdict = verify(path)
+    assert verdict.sound
+    assert verdict.records == COUNT - 1
 
 
 def test_what_came_before_the_checkpoint_of_a_killed_owner_must_be_there(tmp_path: Path) -> None:
@@ -301,6 +344,23 @@ def test_noise_in_every_file_never_stops_it(stopped: Path, folder: str, seed: in
             file.write_bytes(chance.randbytes(chance.choice([0, 1, 19, file.stat().st_size, 3000])))
     verdict = verify(stopped)
     assert not verdict.sound or folder == "checkpoint"
+
+
+def test_emptied_files_never_stop_it(tmp_path: Path) -> None:
+    with a_store(tmp_path / "store") as store:
+        store.put_many(some_messages(4 * COUNT))
+    for folder in ("commitlog", "consumequeue/orders/1", "index"):
+        for file in sorted((tmp_path / "store" / folder).iterdir())[:-1]:
+            os.truncate(file, 0)
+    emptied = [damage.file for damage in verify(tmp_path / "store").damage if damage.kind is DamageKind.FILE]
+    assert {"commitlog", "consumequeue", "index"} == {file.split("/")[0] for file in emptied}
+
+
+def test_a_file_that_cannot_be_read_is_named(stopped: Path) -> None:
+    (stopped / FIRST_LOG).unlink()
+    (stopped / FIRST_LOG).symlink_to(stopped / FIRST_LOG)
+    damages = verify(stopped).damage
+    assert (damages[0].file, damages[0].kind) == (FIRST_LOG, DamageKind.FILE)
 
 
 def test_a_directory_where_a_file_should_be_never_stops_it(stopped: Path) -> None:

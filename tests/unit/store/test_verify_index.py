@@ -31,20 +31,21 @@ def first_index_file(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("at", "what"),
+    ("at", "mask", "what"),
     [
-        (0, "begin time"),
-        (6, "begin time"),
-        (12, "end time"),
-        (22, "begin"),
-        (30, "end"),
-        (34, "slots"),
-        (38, "entries"),
+        (0, 0x10, "begin time"),
+        (6, 0x10, "begin time"),
+        (12, 0x10, "end time"),
+        (22, 0x10, "begin position"),
+        (30, 0x10, "end position"),
+        (34, 0x10, "used slots"),
+        (38, 0x10, "more entries than there can be"),
+        (39, 0x08, "fewer entries than there are"),
     ],
 )
-def test_a_header_that_does_not_fit_is_named(stopped: Path, at: int, what: str) -> None:
+def test_a_header_that_does_not_fit_is_named(stopped: Path, at: int, mask: int, what: str) -> None:
     file = first_index_file(stopped)
-    flip(file, at)
+    flip(file, at, mask)
     damages = verify(stopped).damage
     assert (damages[0].file, damages[0].position, damages[0].kind) == (f"index/{file.name}", 0, DamageKind.INDEX), what
     assert len(damages) == 1

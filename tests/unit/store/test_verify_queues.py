@@ -66,6 +66,17 @@ def test_records_behind_the_end_of_their_queue_are_orphans(stopped: Path) -> Non
     assert f"orders/1 has no entry for offsets {len(records) - 3} to {len(records) - 1}" in damage.detail
 
 
+def test_a_queue_that_begins_later_is_no_damage(stopped: Path) -> None:
+    (stopped / QUEUE).unlink()
+    assert verify(stopped).sound
+
+
+def test_a_batch_queue_that_begins_later_is_no_damage(tmp_path: Path) -> None:
+    with_batches(tmp_path / "store")
+    (tmp_path / f"store/batchconsumequeue/batches/0/{0:020d}").unlink()
+    assert verify(tmp_path / "store").sound
+
+
 @pytest.mark.parametrize("lost", ["consumequeue", "consumequeue/orders", "consumequeue/orders/1"])
 def test_records_of_a_lost_queue_are_orphans(stopped: Path, lost: str) -> None:
     shutil.rmtree(stopped / lost)
@@ -149,6 +160,19 @@ def test_missing_batch_entries_are_found(tmp_path: Path, begin: int, count: int)
         overwrite(tmp_path / "store/batchconsumequeue/batches/0" / name, place % 920, bytes(BATCH_ENTRY_SIZE))
     damage = the_only(verify(tmp_path / "store"))
     assert damage.kind is (DamageKind.ORPHAN if begin + count == 60 else DamageKind.QUEUE)
+
+
+def test_a_gap_between_batches_is_named_though_log_and_queue_agree(tmp_path: Path) -> None:
+    with_batches(tmp_path / "store")
+    last = records_of(tmp_path / "store")[-1]
+    properties = last.properties.replace(b"INNER_BASE\x01295", b"INNER_BASE\x01296")
+    overwrite_log(tmp_path / "store", last.position + last.size - len(properties), properties)
+    file = sorted((tmp_path / "store/batchconsumequeue/batches/0").iterdir())[-1]
+    at = 59 * BATCH_ENTRY_SIZE - int(file.name)
+    overwrite(file, at + 28, struct.pack(">q", 296))
+    damage = the_only(verify(tmp_path / "store"))
+    assert (damage.position, damage.kind) == (at, DamageKind.QUEUE)
+    assert "gap" in damage.detail
 
 
 def test_a_batch_entry_without_a_record_is_named(tmp_path: Path) -> None:
