@@ -9,9 +9,9 @@ from embermq.store.settings import StoreSettings
 
 HEAD = """# Settings of a store
 
-Given by name to `open_store(path, name=value, …)`. An unknown name is an error that tells the nearest known one. Sizes that
-are left open are those of the files that are there, so that a directory made elsewhere opens as it is; for a new directory
-they are RocketMQ's. This page is made from the code: `python docs/make_settings.py`.
+Given by name to `open_store(path, name=value, …)`. An unknown name is an error that tells the nearest known one. Sizes
+that are left open are those of the files that are there, so that a directory made elsewhere opens as it is; for a new
+directory they are RocketMQ's. This page is made from the code: `python docs/make_settings.py`.
 
 | setting | default | unit | what it does |
 |---|---|---|---|

@@ -6,6 +6,7 @@ Always:
     a key finds exactly the messages that are there and have it
     what was acknowledged and lies before the log's end is there, where the receipt said
     puts go on at the next offset; a second opening finds all in order and changes nothing
+    `verify` finds no damage in the log before, and none anywhere after
 
 In `sync` and `async` nothing that was acknowledged lies behind the log's end after a kill;
 in `pooled`, and in `async` after a power loss, only what was flushed is sure to be there.
@@ -15,12 +16,15 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from embermq import Message, Store, StoredMessage, open_store
+from embermq.store.reader import StoreReader
+from embermq.store.settings import StoreSettings
+from embermq.store.verify import DamageKind, verify_store
 from tests.builders import wait_until
 from tests.crash.plan import AFTERWARDS, NUMBER, QUEUES, TOPICS, message_of
 from tests.crash.victim import Acknowledged
@@ -50,6 +54,8 @@ def check_reopened(
 ) -> Outcome:
     """Open the store after its crash, compare, put one more message into every queue, and open it again."""
     acknowledged = list(acknowledged)
+    if (path / "commitlog").is_dir():
+        check_verified(path, settings, kinds={DamageKind.RECORD, DamageKind.HOLE, DamageKind.CHECKPOINT})
     with open_store(path, **settings) as store:
         found = read_everything(store)
         check_messages(found, seed)
@@ -63,6 +69,7 @@ def check_reopened(
         afterwards = put_into_every_queue(store, found, seed, next_number)
         found = read_everything(store)
     check_unchanged(path, settings, found)
+    check_verified(path, settings)
     return Outcome(len(found), lost, afterwards)
 
 
@@ -113,7 +120,7 @@ def number_of(message: StoredMessage) -> int:
 def check_acknowledged(
     store: Store, found: Mapping[Place, StoredMessage], seed: int, acknowledged: Iterable[Acknowledged]
 ) -> list[Acknowledged]:
-    """What was acknowledged is where it was said to be, or expired, or behind the end of the log: those are returned."""
+    """What was acknowledged is where it was said to be, has expired, or lay behind the end: that is returned."""
     lost: list[Acknowledged] = []
     recovered_end, begin = store.state().recovered.scan.end, store.state().log_begin
     for each in acknowledged:
@@ -151,7 +158,7 @@ def check_keys(
     for each in acknowledged:
         sent = message_of(seed, each.number)
         for key in sent.keys:
-            expected[sent.topic, key]  # noqa: B018  # an empty set, unless it is there
+            expected.setdefault((sent.topic, key), set())
     for (topic, key), positions in expected.items():
         answer = [message.position for message in store.query(topic, key, limit=EVERYTHING)]
         assert answer == sorted(positions), f"key {key!r} of {topic}: {answer} found, {sorted(positions)} are there"
@@ -182,6 +189,15 @@ def check_unchanged(path: Path, settings: Mapping[str, Any], found: Mapping[Plac
         assert (recovered.clean, recovered.scan.records, recovered.kept) == (True, 0, ())
         assert read_everything(store) == found
     assert tree(path) == before
+
+
+def check_verified(
+    path: Path, settings: Mapping[str, Any], *, kinds: Collection[DamageKind] = tuple(DamageKind)
+) -> None:
+    """There is no damage of these kinds: every record, queue entry and key is as it should be."""
+    with StoreReader(path, StoreSettings.make(settings)) as reader:
+        damage = [each for each in verify_store(reader).damage if each.kind in kinds]
+    assert not damage, damage
 
 
 def tree(path: Path) -> dict[str, int]:

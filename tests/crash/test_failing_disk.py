@@ -90,6 +90,8 @@ def test_a_failed_sync_fails_every_put_that_waits_and_all_that_follow(
 @pytest.mark.parametrize("durability", ["sync", "async", "pooled"])
 def test_a_file_whose_sync_failed_is_never_synced_again(faults: Faults, tmp_path: Path, durability: str) -> None:
     store = open_store(tmp_path / "store", **settings_of(durability))
+    store.put(Message("orders", b"x"))
+    store.checkpoint()
     failing = tmp_path / "store" / LOG / f"{0:020d}"
     report = Report()
     faults.add(fail(errno.EIO), call="fdatasync", path=str(failing))
@@ -182,6 +184,19 @@ def test_no_error_at_any_call_loses_anything(memory_path: Path, durability: str,
     fail_at_calls(memory_path / "counted", durability, call, number, most=10**6)
 
 
+def test_queues_are_on_disk_before_the_log_files_they_came_from_go(faults: Faults, tmp_path: Path) -> None:
+    store = a_store(tmp_path / "store", max_bytes=2 * 65_536, delete_pause_ms=0)
+    store.put(Message("orders", b"the only one of its queue", queue=3))
+    store.put_many([Message("orders", bytes(2_000), queue=0)] * 150)
+    faults.calls.clear()
+    assert store.clean() > 0
+    calls = [(kind, path.removeprefix(str(tmp_path / "store"))) for kind, path in faults.calls]
+    first_gone = calls.index(("unlink", f"/{LOG}/{0:020d}"))
+    for needed in (f"/consumequeue/orders/3/{0:020d}", "/checkpoint"):
+        assert ("fdatasync", needed) in calls[:first_gone]
+    store.close()
+
+
 @pytest.mark.xfail(reason="Store.__init__ lets go of nothing when its first checkpoint fails", strict=True)
 def test_an_opening_that_fails_lets_the_directory_go(faults: Faults, tmp_path: Path) -> None:
     a_store(tmp_path / "store").close()
@@ -228,7 +243,9 @@ def test_a_broken_disk_is_not_called_a_full_one(faults: Faults, tmp_path: Path, 
     assert "disk full" not in str(caught.value)
 
 
-@pytest.mark.xfail(reason="a commit in the writer's thread fails behind the flusher's back, and ends its thread", strict=True)
+@pytest.mark.xfail(
+    reason="a commit in the writer's thread fails behind the flusher's back, and ends its thread", strict=True
+)
 def test_a_commit_that_fails_in_a_put_is_told_as_a_failed_sync(faults: Faults, tmp_path: Path) -> None:
     lazy = {"commit_interval_ms": 60_000, "commit_thorough_interval_ms": 60_000, "flush_interval_ms": 60_000}
     store = a_store(tmp_path / "store", durability="pooled", pool_buffers=1, **lazy)

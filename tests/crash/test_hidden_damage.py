@@ -115,7 +115,9 @@ def test_a_damaged_offset_behind_the_checkpoint_does_not_keep_the_store_from_ope
         assert survey(store).wrong_bodies == 0
 
 
-@pytest.mark.xfail(reason="an entry that leads behind the log counts as expired, so its message is passed over", strict=True)
+@pytest.mark.xfail(
+    reason="an entry that leads behind the log counts as expired, so its message is passed over", strict=True
+)
 def test_a_damaged_queue_entry_is_not_taken_for_an_expired_message(stores: Stores, path: Path) -> None:
     shutil.copytree(stores.stopped, path)
     flip(path / "consumequeue" / "orders" / "0" / f"{0:020d}", (20 * 30 + 3) * 8)  # the position of entry 30
@@ -143,6 +145,19 @@ def test_a_message_of_another_queue_is_never_given_out(stores: Stores, path: Pat
         assert survey(store).misplaced == 0
 
 
+@pytest.mark.xfail(
+    reason="Store.query passes over damaged records, but not over properties that are no text", strict=True
+)
+def test_a_query_passes_over_a_message_whose_properties_are_damaged(tmp_path: Path) -> None:
+    with a_store(tmp_path / "store") as store:
+        for number in range(3):
+            store.put(Message("orders", b"%d" % number, keys=["k"], properties={"price": "100"}, queue=0))
+    file = tmp_path / "store" / "commitlog" / f"{0:020d}"
+    flip(file, file.read_bytes().index(b"100") * 8 + 7)  # no UTF-8 any more
+    with a_store(tmp_path / "store") as store:
+        assert [message.body for message in store.query("orders", "k")] == [b"1", b"2"]
+
+
 @pytest.mark.xfail(reason="an index file that cannot be read keeps the store from opening", strict=True)
 def test_a_damaged_index_header_is_made_again(stores: Stores, path: Path) -> None:
     shutil.copytree(stores.stopped, path)
@@ -151,7 +166,9 @@ def test_a_damaged_index_header_is_made_again(stores: Stores, path: Path) -> Non
         assert survey(store).is_whole and keys_found(store) == COUNT
 
 
-@pytest.mark.xfail(reason="the property checksum is looked at by recovery and verify, not when a message is read", strict=True)
+@pytest.mark.xfail(
+    reason="the property checksum is looked at by recovery and verify, not when a message is read", strict=True
+)
 def test_with_a_property_checksum_damage_anywhere_is_found(tmp_path: Path) -> None:
     settings = {"property_crc": True, "verify_property_crc": True}
     with a_store(tmp_path / "store", **settings) as store:

@@ -60,7 +60,9 @@ def test_a_topic_is_deleted_or_not_whenever_the_process_dies(memory_path: Path) 
     check_copies(copies_while_deleting(memory_path, TopicConfig("gone")))
 
 
-@pytest.mark.xfail(reason="a queue of kind BatchCQ whose topic is gone is refused as one of the wrong kind", strict=True)
+@pytest.mark.xfail(
+    reason="a queue of kind BatchCQ whose topic is gone is refused as one of the wrong kind", strict=True
+)
 def test_a_topic_of_batches_is_deleted_or_not_whenever_the_process_dies(memory_path: Path) -> None:
     check_copies(copies_while_deleting(memory_path, TopicConfig("gone", attributes={"queue.type": "BatchCQ"})))
 
@@ -80,7 +82,6 @@ class PausingClock(ManualClock):
         return super().monotonic()
 
 
-@pytest.mark.xfail(reason="a put that began before the store was closed goes on in the closed store", strict=True)
 def test_a_put_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     clock = PausingClock()
     store = a_store(tmp_path / "store", clock=clock, max_bytes=2 * 65_536, delete_pause_ms=0)

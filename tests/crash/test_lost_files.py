@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,7 @@ def exchange(path: Path, one: Path, other: Path) -> None:
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue", "index"])
 def test_exchanged_files_are_told_of(stores: Stores, path: Path, state: str, folder: str) -> None:
     files = files_of(getattr(stores, state), folder)
-    for one, other in zip(files, files[1:], strict=False):
+    for one, other in pairwise(files):
         print(f"{state}: {one} and {other} exchanged")
         shutil.copytree(getattr(stores, state), path)
         exchange(path, one, other)

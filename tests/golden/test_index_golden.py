@@ -86,9 +86,7 @@ def test_headers_are_read_as_rocketmq_reads_them(golden: Golden, name: str) -> N
 
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("read_only", [False, True])
-def test_every_query_finds_what_rocketmq_finds_in_its_order(
-    golden: Golden, name: str, read_only: bool
-) -> None:
+def test_every_query_finds_what_rocketmq_finds_in_its_order(golden: Golden, name: str, read_only: bool) -> None:
     folder, expected = golden.store(name) / "index", golden.expected(name)["index"]
     index = index_of(folder, expected, read_only=read_only)
     assert answers(index, expected["queries"]) == found_by_rocketmq(expected["queries"])
@@ -126,9 +124,7 @@ def test_a_cut_in_the_middle_keeps_exactly_what_was_found_before_it(golden: Gold
 
 
 @pytest.mark.parametrize("name", STOPPED)
-def test_an_index_filled_anew_from_the_log_is_like_rocketmqs(
-    golden: Golden, tmp_path: Path, name: str
-) -> None:
+def test_an_index_filled_anew_from_the_log_is_like_rocketmqs(golden: Golden, tmp_path: Path, name: str) -> None:
     expected = golden.expected(name)["index"]
     index = index_of(tmp_path / "anew", expected)
     index.put(records_of(golden.store(name)))

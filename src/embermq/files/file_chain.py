@@ -143,7 +143,7 @@ class FileChain:
         return file
 
     def ensure_next(self, sizes: Sequence[int]) -> None:
-        """Have as many next files ready, with disk space for these `sizes`, so that appends to them cannot fail.
+        """Have as many next files ready, with disk space for these `sizes`: appends there cannot fail.
 
         Raises OSError when one of them cannot be made; the chain is as before.
         """

@@ -5,7 +5,8 @@
     │ safe on disk │ in the file  │ in the write │ zeros, not yet used
     │              │              │ buffer only  │
 
-Without a write buffer `committed` is `written`: appends go straight into the map.
+Without a write buffer `committed` is `written`: appends go straight into the map, or into the
+file itself where disk space is reserved for a part of it only.
 
 One thread appends; any number may read what is already readable. Another thread may
 commit and flush. Positions in here count from the beginning of the file.
@@ -26,9 +27,15 @@ from embermq.errors import FileFull, FileSealed, OutOfRange, SyncFailed, WrongFi
 from embermq.files import memory
 from embermq.files.holding import Holdable
 from embermq.files.write_buffer import WriteBuffer
+from embermq.files.writing import write_whole
 from embermq.files.zeroing import clear, find_last_nonzero
 
 PAGE = 4096  # what `least_pages` counts, whatever the machine's pages are
+
+# The kernel keeps a file in aligned blocks of up to this many bytes. The first mapped write to one
+# needs disk space for all of it, so that one which reaches beyond the reserved space can still end
+# in SIGBUS. No kernel makes larger ones: its page index does not hold them.
+_LARGEST_BLOCK = mmap.PAGESIZE << 11
 
 _NOTHING = memoryview(b"")
 _NO_MAP = mmap.mmap(-1, 1)  # stands in for the map of a closed file
@@ -39,8 +46,9 @@ class MappedFile(Holdable):
 
     __slots__ = (
         "_buffer", "_committed", "_descriptor", "_extent", "_is_closed", "_is_locked",
-        "_is_overwritten", "_map", "_memory", "_reserve_step", "_reserved", "_sync_lock", "flushed",
-        "path", "read_only", "sealed", "size", "start", "view", "warm_end", "written",
+        "_is_overwritten", "_map", "_mapped_end", "_memory", "_reserve_step", "_reserved",
+        "_sync_lock", "flushed", "path", "read_only", "sealed", "size", "start", "view", "warm_end",
+        "written",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +66,7 @@ class MappedFile(Holdable):
         self.warm_end = 0  # up to where warm pages were asked for; the preparer's
         self._extent = written if is_new else self.size  # above this, all is zero unless `written` is higher
         self._reserved = 0
+        self._mapped_end = 0  # below this, bytes may be written through memory; see _LARGEST_BLOCK
         self._reserve_step = reserve_step
         self._descriptor = descriptor
         self._map = mapping
@@ -142,7 +151,8 @@ class MappedFile(Holdable):
             os.posix_fallocate(self._descriptor, self._reserved, target - self._reserved)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
-        self._reserved = target
+        self._reserved = max(self._reserved, target)  # the preparer may have got further meanwhile
+        self._find_mapped_end()
 
     def append(self, data: bytes | bytearray | memoryview) -> int:
         """Add `data` after the last byte written and return its log position.
@@ -151,9 +161,10 @@ class MappedFile(Holdable):
         """
         begin = self.written
         end = begin + len(data)
-        if self.sealed or end > self._reserved:
-            self._make_room(end)
-        self._memory[begin:end] = data
+        if self.sealed or end > self._mapped_end:
+            self._write_around_map(begin, data)
+        else:
+            self._memory[begin:end] = data
         self.written = end  # last, because readers trust every byte below it
         return self.start + begin
 
@@ -187,9 +198,10 @@ class MappedFile(Holdable):
         """
         assert self._buffer is None, "a buffered file can only be appended to"
         end = offset + len(data)
-        if self.sealed or end > self._reserved:
-            self._make_room(end)
-        self._map[offset:end] = data
+        if self.sealed or end > self._mapped_end:
+            self._write_around_map(offset, data)
+        else:
+            self._map[offset:end] = data
         self._is_overwritten = True
         self._extent = max(self._extent, end)
 
@@ -213,6 +225,7 @@ class MappedFile(Holdable):
         self._committed = 0
         self._memory = buffer.memory
         self._buffer = buffer
+        self._find_mapped_end()
 
     def commit(self, least_pages: int = 0) -> int:
         """Write what only the buffer has into the file; return how far that is.
@@ -291,12 +304,12 @@ class MappedFile(Holdable):
         self.sealed = True
 
     def warm(self, begin: int, end: int) -> None:
-        """Bring the pages of [begin, end) into memory, ready for writing, as far as there is disk space for them."""
+        """Bring the pages of [begin, end) into memory, ready for writing, as far as the disk has space."""
         if self.acquire():
             try:
                 with suppress(OSError):  # whoever appends will be told
                     self.reserve(end)
-                memory.populate(self._map, begin, min(end, self._reserved))
+                memory.populate(self._map, begin, min(end, self._mapped_end))
             finally:
                 self.release()
 
@@ -356,6 +369,20 @@ class MappedFile(Holdable):
             raise FileFull(f"{self.path}: {end - self.written} bytes wanted, {self.size - self.written} left")
         self.reserve(end)
 
+    def _find_mapped_end(self) -> None:
+        is_safe = self._buffer is not None or self._reserved == self.size
+        self._mapped_end = self._reserved - (0 if is_safe else self._reserved % _LARGEST_BLOCK)
+
+    def _write_around_map(self, begin: int, data: bytes | bytearray | memoryview) -> None:
+        """Write where memory may not be written yet, or say why that cannot be."""
+        end = begin + len(data)
+        self._make_room(end)
+        if end <= self._mapped_end:
+            self._memory[begin:end] = data
+            return
+        self._extent = max(self._extent, end)  # a write that fails half-way is cleared by a truncate
+        write_whole(self._descriptor, data, begin)  # the map shows it at once
+
     def _check_not_sealed(self) -> None:
         if self.sealed:
             reason = "closed" if self._is_closed else "sealed, because it could not be synced"
@@ -382,11 +409,9 @@ class MappedFile(Holdable):
         return True
 
     def _write_through(self, buffer: WriteBuffer, target: int) -> None:
-        at = self._committed
         try:
             with memoryview(buffer.memory) as data:
-                while at < target:
-                    at += os.pwrite(self._descriptor, data[at:target], at)
+                write_whole(self._descriptor, data[self._committed : target], self._committed)
         except OSError as error:
             self.seal()
             raise SyncFailed(self.path, error) from error
@@ -396,4 +421,5 @@ class MappedFile(Holdable):
         assert buffer is not None
         self._memory = self._map
         self._buffer = None
+        self._find_mapped_end()
         buffer.give_back()

@@ -6,6 +6,8 @@ import mmap
 import os
 from collections.abc import Iterator
 
+from embermq.files.writing import write_whole
+
 _ZEROS = bytes(1 << 16)
 
 
@@ -13,15 +15,20 @@ def clear(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int | None = 
     """Put zeros over what is not zero in [begin, end); whether there was any.
 
     With the `descriptor` of the file that is mapped, its holes and space that is only reserved
-    are passed over, neither read nor written.
+    are passed over, neither read nor written; and zeros are written through it, because a full
+    disk is an error there and not a signal.
     """
     is_changed = False
     for first, last in [(begin, end)] if descriptor is None else _iter_data(descriptor, begin, end):
         for at in range(first, last, len(_ZEROS)):
             zeros = _ZEROS[: last - at]
-            if mapping[at : at + len(zeros)] != zeros:
+            if mapping[at : at + len(zeros)] == zeros:
+                continue
+            is_changed = True
+            if descriptor is None:
                 mapping[at : at + len(zeros)] = zeros
-                is_changed = True
+            else:
+                write_whole(descriptor, zeros, at)
     return is_changed
 
 

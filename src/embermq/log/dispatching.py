@@ -8,7 +8,6 @@ from embermq.errors import CorruptRecord
 from embermq.format.queue_entry import tags_code
 from embermq.format.record import Scanned, scan_record
 from embermq.log.placed import Placed
-from embermq.log.queue_offsets import LIGHT_PREFIX
 from embermq.model.flags import SysFlag
 from embermq.model.properties import (
     DELAY,
@@ -19,7 +18,7 @@ from embermq.model.properties import (
     TAGS,
     find_property,
 )
-from embermq.model.topic import SCHEDULE_TOPIC
+from embermq.model.topic import SCHEDULE_TOPIC, is_directory_name, is_light_queue
 
 UNKNOWN_LEVEL_MS = 1_000
 NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
@@ -91,11 +90,12 @@ def light_copies(item: Placed) -> list[Placed]:
     if not names or not offsets:
         return []
     copies = []
-    for name, offset in zip(names.decode().split(","), offsets.decode().split(","), strict=False):
-        if "/" in name or not offset.isdigit():
-            continue
-        queue = 0 if name.startswith(LIGHT_PREFIX) else item.queue
-        copies.append(item._replace(topic=name, queue=queue, offset=int(offset), count=1))
+    for name, text in zip(names.decode(errors="replace").split(","), offsets.split(b","), strict=False):
+        offset = _number(text)
+        if offset is None or offset < 0 or not is_directory_name(name):
+            continue  # a record from elsewhere must not stop the dispatcher
+        queue = 0 if is_light_queue(name) else item.queue
+        copies.append(item._replace(topic=name, queue=queue, offset=offset, count=1))
     return copies
 
 

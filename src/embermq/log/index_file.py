@@ -227,7 +227,7 @@ def _iter_slot_counts(data: mmap.mmap) -> Iterator[int]:
     last = header.next_entry - FIRST_ENTRY
     position = HEADER.pack(0, 0, 0, header.end_position, 0, 0)[24:32]
     at = data.find(position, HEADER.size)
-    while last and at >= 0:
+    while last and header.end_position and at >= 0:
         slots, rest = divmod(at - SLOT.size - entry_at(0, last), SLOT.size)
         if rest == 0:
             yield slots

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from embermq.errors import IllegalProperty
+from embermq.errors import IllegalProperty, IllegalTopic
 from embermq.format.record import Draft, DraftFields
 from embermq.model.flags import SysFlag
 from embermq.model.properties import (
@@ -21,8 +21,8 @@ from embermq.model.properties import (
     format_properties,
     parse_properties,
 )
+from embermq.model.topic import check_light_queue
 
-LIGHT_PREFIX = "%LMQ%"
 LARGEST_INNER_BATCH = 32_767  # the count is read as a signed 16-bit number
 _UNUSUAL = SysFlag.TRANSACTION_MASK | SysFlag.INNER_BATCH
 _INNER = b"INNER_"
@@ -111,7 +111,9 @@ class QueueOffsets:
         names = find_property(draft.properties, INNER_MULTI_DISPATCH.encode())
         if names is None:
             return draft
-        offsets = [str(self._take(taken, name.encode(), 0, 1)) for name in light_queue_names(names.decode())]
+        offsets = [
+            str(self._take(taken, name.encode(), 0, 1)) for name in light_queue_names(names.decode(errors="replace"))
+        ]
         return _with_property(draft, INNER_MULTI_QUEUE_OFFSET, ",".join(offsets))
 
 
@@ -119,11 +121,10 @@ def light_queue_names(text: str) -> list[str]:
     """The light queues that a message names. A name that is none would stop every dispatcher, so it is refused."""
     names = [name for name in text.split(",") if name]
     for name in names:
-        if not name.startswith(LIGHT_PREFIX) or "/" in name or "\0" in name:
-            raise IllegalProperty(
-                INNER_MULTI_DISPATCH,
-                f"{name[:100]!r} is no light queue; names begin with {LIGHT_PREFIX} and hold no '/'",
-            )
+        try:
+            check_light_queue(name)
+        except IllegalTopic as error:
+            raise IllegalProperty(INNER_MULTI_DISPATCH, str(error)) from error
     return names
 
 
@@ -137,6 +138,9 @@ def _offsets_taken(draft: Draft) -> int:
 
 
 def _with_property(draft: Draft, name: str, value: str) -> Draft:
-    properties = parse_properties(draft.properties)
+    try:
+        properties = parse_properties(draft.properties)
+    except ValueError as error:
+        raise IllegalProperty(name, f"it cannot be added to properties that are no UTF-8: {error}") from error
     properties[name] = value
     return draft._replace(properties=format_properties(properties))

@@ -24,7 +24,7 @@ from embermq.files.durable import write_aside
 from embermq.files.file_chain import FileChain
 from embermq.format.property_crc import verify_property_crc
 from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Scanned, read_frame, scan_record
-from embermq.model.topic import MAX_FILE_NAME_SIZE
+from embermq.model.topic import is_directory_name
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,8 @@ def scan_log(
                 if verify_properties:
                     _check_properties(data[at : at + found.size], file.start + at)
                 if found.topic not in topics:
-                    _check_topic(found.topic, file.start + at)
+                    if not is_directory_name(found.topic):
+                        raise CorruptRecord(file.start + at, f"{found.topic[:300]!r} is no topic")
                     topics.add(found.topic)
                 records += 1
                 newest = found
@@ -95,7 +96,7 @@ def scan_log(
                 if position - reported >= REPORT_EVERY:
                     reported = position
                     report(position - begin, total)
-            if not _is_closed(data, at):
+            if not is_closed(data, at, file.size):
                 break
             position = file.start + file.size
         report(total, total)
@@ -153,12 +154,6 @@ def _check_properties(data: memoryview, position: int) -> None:
         raise CorruptRecord(position, "its property checksum is missing or wrong")
 
 
-def _check_topic(topic: str, position: int) -> None:
-    """Raise CorruptRecord for a topic that cannot be the name of a directory, as every topic is."""
-    if topic in ("", ".", "..") or "/" in topic or "\0" in topic or len(topic.encode()) > MAX_FILE_NAME_SIZE:
-        raise CorruptRecord(position, f"{topic[:300]!r} is no topic")
-
-
 def _is_torn(newest: Scanned) -> bool:
     """Whether the last record is one whose writing was cut short, though its size and its checksum fit.
 
@@ -167,9 +162,9 @@ def _is_torn(newest: Scanned) -> bool:
     return newest.properties.endswith(b"\0")
 
 
-def _is_closed(data: memoryview, at: int) -> bool:
-    """Whether a BLANK record, or the file itself, ends here."""
+def is_closed(data: memoryview, at: int, file_size: int) -> bool:
+    """Whether the records of a file, which `data` begins with, end at `at` for good: by a BLANK record or its size."""
     if len(data) - at < BLANK_SIZE:
         return True
     size, magic = read_frame(data, at)
-    return magic == MAGIC_BLANK and size == len(data) - at
+    return magic == MAGIC_BLANK and size == file_size - at

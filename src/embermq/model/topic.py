@@ -113,5 +113,15 @@ def is_system_topic(name: str) -> bool:
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 
+def is_directory_name(name: str) -> bool:
+    """Whether queues, which are directories, can be named so: what a name from the log is checked for."""
+    return (
+        name not in ("", ".", "..")
+        and "/" not in name
+        and "\0" not in name
+        and len(name.encode()) <= MAX_FILE_NAME_SIZE
+    )
+
+
 def is_light_queue(name: str) -> bool:
     return name.startswith(LIGHT_PREFIX)

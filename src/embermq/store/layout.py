@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,16 +62,20 @@ def find_layout(root: Path, settings: StoreSettings) -> Layout:
     log_paths = tuple(Path(path) for path in settings.log_paths) or (root / LOG_FOLDER,)
     read_only = tuple(Path(path) for path in settings.read_only_log_paths)
     slots, entries = _index_shape(root / INDEX_FOLDER, settings)
-    simple = settings.queue_file_size or _queue_file_size(root / SIMPLE_FOLDER) or DEFAULT_QUEUE_FILE_SIZE
+    simple = (
+        settings.queue_file_size
+        or _whole_entries(_queue_file_size(root / SIMPLE_FOLDER), QUEUE_ENTRY_SIZE)
+        or DEFAULT_QUEUE_FILE_SIZE
+    )
     return Layout(
         root=root,
         log_paths=log_paths,
         read_only_log_paths=read_only,
-        log_file_size=settings.log_file_size or _first_size((*log_paths, *read_only)) or DEFAULT_LOG_FILE_SIZE,
+        log_file_size=settings.log_file_size or _usual_size((*log_paths, *read_only)) or DEFAULT_LOG_FILE_SIZE,
         queue_sizes=QueueSizes(
             simple=simple + -simple % QUEUE_ENTRY_SIZE,
             batch=settings.batch_queue_file_size
-            or _queue_file_size(root / BATCH_FOLDER)
+            or _whole_entries(_queue_file_size(root / BATCH_FOLDER), BATCH_ENTRY_SIZE)
             or DEFAULT_BATCH_QUEUE_FILE_SIZE,
             extended=settings.extended_queue_file_size
             or _queue_file_size(root / EXTENDED_FOLDER)
@@ -80,15 +86,22 @@ def find_layout(root: Path, settings: StoreSettings) -> Layout:
     )
 
 
-def _first_size(folders: tuple[Path, ...]) -> int | None:
-    """The size of the first file that is not empty."""
-    for folder in folders:
-        if not folder.is_dir():
-            continue
-        for path in sorted(folder.iterdir()):
-            if path.is_file() and path.name.isdecimal() and path.stat().st_size:
-                return path.stat().st_size
-    return None
+def _usual_size(folders: Iterable[Path]) -> int | None:
+    """The size that most files have: one that was cut short must not make the others look wrong."""
+    sizes = Counter(
+        path.stat().st_size
+        for folder in folders
+        if folder.is_dir()
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name.isdecimal()
+    )
+    del sizes[0]  # files whose making was cut short
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def _whole_entries(size: int | None, entry_size: int) -> int | None:
+    """A size that was found, unless it is none that a queue file can have: then the file is to blame."""
+    return size if size and size % entry_size == 0 else None
 
 
 def _queue_file_size(folder: Path) -> int | None:
@@ -96,7 +109,7 @@ def _queue_file_size(folder: Path) -> int | None:
         return None
     for topic in sorted(folder.iterdir()):
         if topic.is_dir():
-            size = _first_size(tuple(sorted(path for path in topic.iterdir() if path.is_dir())))
+            size = _usual_size(path for path in topic.iterdir() if path.is_dir())
             if size is not None:
                 return size
     return None

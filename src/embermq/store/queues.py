@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from embermq.errors import WrongQueueKind
+from embermq.files.open_files import allow_open_files
 from embermq.format.batch_entry import BatchEntry
 from embermq.format.queue_entry import QueueEntry
 from embermq.log.batch_queue import BatchQueue
@@ -19,6 +20,10 @@ from embermq.model.topic import is_light_queue
 SIMPLE_FOLDER = "consumequeue"
 BATCH_FOLDER = "batchconsumequeue"
 EXTENDED_FOLDER = "consumequeue_ext"
+
+_QUEUES_AT_ONCE = 128  # between two looks at the limit of open files
+_DESCRIPTORS = 4  # of a queue: two for each file, and many have two files
+_SPARE_DESCRIPTORS = 1024  # for all the rest, and for the queues until the next look
 
 AnyQueue: TypeAlias = ConsumeQueue | BatchQueue
 
@@ -131,6 +136,8 @@ class Queues:
             each.close()
 
     def _open(self, topic: str, queue: int, kind: QueueKind) -> AnyQueue:
+        if len(self._queues) % _QUEUES_AT_ONCE == 0:
+            allow_open_files(len(self._queues) * _DESCRIPTORS + _SPARE_DESCRIPTORS)
         place = Path(topic, str(queue))
         opened: AnyQueue
         if kind is QueueKind.BATCH:

@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from typing import Any, Self
 
 from embermq.errors import SettingsError
+from embermq.format.batch_entry import BATCH_ENTRY_SIZE
 from embermq.model.delay import parse_delay_levels
 from embermq.model.message import Host
 
@@ -152,6 +153,9 @@ class StoreSettings:
             self._at_least(name, 1)
         for name in ("max_message_size", "max_keys", "default_queues", "max_unflushed_bytes", "checkpoint_interval_ms"):
             self._at_least(name, 1)
+        size = self.batch_queue_file_size
+        if size is not None and size % BATCH_ENTRY_SIZE:
+            raise SettingsError(f"batch_queue_file_size is {size}; a multiple of {BATCH_ENTRY_SIZE} is wanted")
         self._at_least("index_entries", 2)  # entry 0 is never used
         self._at_least("reserve_bytes", 0)
         if self.max_properties_size > LARGEST_PROPERTIES:

@@ -9,8 +9,7 @@ from embermq.errors import TopicNotFound
 from embermq.files.durable import read_with_backup, replace_file
 from embermq.format.tables import TopicTable, decode_topics, encode_topics
 from embermq.log.queue_kind import QueueKind
-from embermq.log.queue_offsets import LIGHT_PREFIX
-from embermq.model.topic import TopicConfig, check_topic
+from embermq.model.topic import TopicConfig, check_topic, is_light_queue
 from embermq.model.version import DataVersion
 
 
@@ -60,7 +59,7 @@ class Topics:
     def kind_of(self, name: str) -> QueueKind:
         """The kind of queue that messages of this topic are filed in."""
         found = self._table.topics.get(name)
-        if found is None or name.startswith(LIGHT_PREFIX):
+        if found is None or is_light_queue(name):
             return QueueKind.SIMPLE
         return QueueKind.BATCH if found.queue_type == QueueKind.BATCH else QueueKind.SIMPLE
 

@@ -95,11 +95,27 @@ class Upkeep:
             self._writer.dispatch()
 
     def clean(self, *, asked: bool = False) -> int:
-        """Delete what retention allows; returns how many log files went."""
+        """Delete what retention allows; returns how many log files went. None go while the disk cannot be trusted."""
+        if not self._secure():
+            return 0
         deleted = self._cleaner.clean(asked=asked)
         if deleted:
             self.checkpoint()
         return deleted
+
+    def _secure(self) -> bool:
+        """Have in queues and index, and on disk, what only the files tell that may go: all but the last."""
+        parts = self._parts
+        files, progress = parts.commit_log.chain.files, parts.checkpoint.progress
+        if len(files) < 2 or (progress is not None and progress.position >= files[-1].start):
+            return True
+        try:
+            parts.flusher.wait(files[-1].start, self._sync_timeout_ms)
+        except (FlushTimeout, SyncFailed) as error:
+            log.warning("no log file is deleted for now: %s", error)
+            return False
+        self.catch_up()
+        return self.checkpoint()
 
     def _checkpoint_when_due(self) -> None:
         progress = self._parts.checkpoint.progress

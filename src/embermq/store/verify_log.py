@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 
 from embermq.errors import CorruptRecord
 from embermq.format.property_crc import verify_property_crc
-from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Scanned, read_frame, scan_record
+from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Scanned, scan_record
 from embermq.log.dispatching import placed_of
 from embermq.log.placed import Placed
-from embermq.log.recovery import Report
+from embermq.log.recovery import Report, is_closed
 from embermq.model.delay import DEFAULT_DELAY_LEVELS
 from embermq.model.properties import PROPERTY_CRC
-from embermq.model.topic import MAX_FILE_NAME_SIZE
+from embermq.model.topic import is_directory_name
 from embermq.store.verify_damage import DamageKind, DamageList, Ranges
 from embermq.store.verify_files import Segment, Views, find_nonzero, find_used, iter_bytes
 
@@ -163,7 +163,7 @@ class LogWalk:
         """What is wrong with a record whose body is right."""
         properties = found.properties
         if found.topic not in self._topics:
-            if not _is_directory_name(found.topic):
+            if not is_directory_name(found.topic):
                 return f"{found.topic[:300]!r} is no topic"
             self._topics.add(found.topic)
         if _CRC_NAME in properties and verify_property_crc(data[at : at + found.size]) is False:
@@ -179,7 +179,7 @@ class LogWalk:
 
     def _pass_gap(self, gap: _Gap, data: memoryview) -> int | None:
         """Where the records of the file go on behind `gap`; None if they do not."""
-        if _is_closed(data, gap.at, self._file_size):
+        if is_closed(data, gap.at, self._file_size):
             self.end = self.end if self._gaps else gap.segment.start + len(data)
             return None
         following = self._find_next(data, gap.segment, gap.at + 1)
@@ -198,7 +198,7 @@ class LogWalk:
         begin = max(begin, first - _MAGIC_AT)
         record = _find_record(data, segment, begin)
         for magic in iter_bytes(data[:record], _BLANK_MAGIC, begin + _MAGIC_AT):
-            if _is_closed(data, magic - _MAGIC_AT, self._file_size):
+            if is_closed(data, magic - _MAGIC_AT, self._file_size):
                 return magic - _MAGIC_AT
         return record
 
@@ -236,21 +236,8 @@ def _no_record(data: memoryview, at: int) -> str:
     return "zeros where a record should begin" if _is_unwritten(data, at) else "a BLANK of a wrong size"
 
 
-def _is_directory_name(topic: str) -> bool:
-    """Whether a topic can have queues, which are directories of its name."""
-    return topic not in ("", ".", "..") and not {"/", "\0"} & set(topic) and len(topic.encode()) <= MAX_FILE_NAME_SIZE
-
-
 def _is_unwritten(data: memoryview, at: int) -> bool:
     return bytes(data[at : at + BLANK_SIZE]) == _UNWRITTEN
-
-
-def _is_closed(data: memoryview, at: int, file_size: int) -> bool:
-    """Whether a BLANK record, or the file itself, ends here."""
-    if len(data) - at < BLANK_SIZE:
-        return True
-    size, magic = read_frame(data, at)
-    return magic == MAGIC_BLANK and size == file_size - at
 
 
 def _find_record(data: memoryview, segment: Segment, begin: int) -> int | None:

@@ -13,9 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from itertools import repeat
-from operator import itemgetter
+from functools import partial
 from pathlib import Path
 
 from embermq.clock import Clock
@@ -36,7 +34,6 @@ from embermq.store.statistics import Statistics
 log = logging.getLogger(__name__)
 
 _new_placed = partial(tuple.__new__, Placed)  # a third of the time of calling the class
-_topic_name = lru_cache(maxsize=4096)(bytes.decode)
 
 
 class Writer:
@@ -142,28 +139,25 @@ class Writer:
         return appended, items
 
     def _place(self, assignment: Assignment, appended: Appended) -> list[Placed]:
-        """What the dispatcher need not decode again: the fields of Placed as columns, put together in one go."""
-        drafts, store_time, levels = assignment.drafts, appended.store_time, self._delay_levels
-        topics = [_topic_name(draft[0]) for draft in drafts]
-        properties = [draft[3] for draft in drafts]
-        codes = [
-            tags_code_of(topic, each, store_time, levels) if each else 0
-            for topic, each in zip(topics, properties, strict=True)
-        ]
-        columns = zip(
-            topics,
-            map(itemgetter(1), drafts),
-            assignment.offsets,
-            appended.positions,
-            appended.sizes,
-            codes,
-            repeat(store_time),
-            map(itemgetter(5), drafts),
-            properties,
-            assignment.counts,
-            repeat(b""),
-        )
-        return list(map(_new_placed, columns))
+        """What the dispatcher need not decode again."""
+        store_time, levels = appended.store_time, self._delay_levels
+        topic, name = "", b""
+        items: list[Placed] = []
+        add = items.append
+        for draft, offset, count, position, size in zip(
+            assignment.drafts, assignment.offsets, assignment.counts, appended.positions, appended.sizes, strict=True
+        ):
+            if draft[0] != name:
+                name = draft[0]
+                topic = name.decode()
+            properties = draft[3]
+            code = tags_code_of(topic, properties, store_time, levels) if properties else 0
+            add(
+                _new_placed(
+                    (topic, draft[1], offset, position, size, code, store_time, draft[5], properties, count, b"")
+                )
+            )
+        return items
 
     def _wait_for_disk(self, end: int) -> None:
         self._flusher.wait(end, self._sync_timeout_ms)

@@ -52,9 +52,7 @@ def test_the_content_before_is_kept_as_a_backup(tmp_path: Path) -> None:
     assert content(tmp_path) == {"topics.json": b"three", "topics.json.bak": b"two"}
 
 
-def test_a_backup_is_a_copy_where_there_are_no_hard_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backup_is_a_copy_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object, **__: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
@@ -74,9 +72,7 @@ def test_the_new_content_is_on_disk_before_its_name_and_the_name_before_the_retu
     assert [name for name in seen if name != "unlink"] == ["fsync", "link", "replace", "replace", "fsync"]
 
 
-def test_there_is_a_whole_file_wherever_the_process_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_is_a_whole_file_wherever_the_process_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[dict[str, bytes]] = []
     replace_file(tmp_path / "table", b"zero")
     replace_file(tmp_path / "table", b"one", keep_backup=True)
@@ -141,9 +137,7 @@ def test_the_backup_is_read_when_the_file_cannot_be(
     assert content(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("main", "backup"), [(b"torn", b"torn"), (None, b"torn"), (b"torn", None), (b"torn", b"")]
-)
+@pytest.mark.parametrize(("main", "backup"), [(b"torn", b"torn"), (None, b"torn"), (b"torn", None), (b"torn", b"")])
 def test_content_that_nothing_can_be_made_of_is_an_error(
     tmp_path: Path, main: bytes | None, backup: bytes | None
 ) -> None:
@@ -179,13 +173,9 @@ def test_bytes_kept_aside_never_overwrite_others(tmp_path: Path) -> None:
 # Directories
 
 
-def test_directories_are_made_with_their_parents_and_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directories_are_made_with_their_parents_and_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(
-        os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-    )
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
     make_directory(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
     assert synced == [str(tmp_path), str(tmp_path / "a")]

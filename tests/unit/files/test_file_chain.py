@@ -1,58 +1,17 @@
+"""Files end to end: appending, loading, several paths, deleting, threads."""
+
 from __future__ import annotations
 
-import errno
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from embermq.errors import FileSealed, ForeignFile, MissingFile, OutOfRange, SyncFailed, WrongFileSize
+from embermq.errors import ForeignFile, MissingFile, OutOfRange, WrongFileSize
 from embermq.files.file_chain import FileChain
-from embermq.files.mapped_file import MappedFile
 from embermq.files.paths import file_name
-from embermq.files.write_buffer import WriteBufferPool
-
-SIZE = 8192
-
-
-class SetClock:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-
-def write(chain: FileChain, data: bytes) -> None:
-    """Append `data`, over as many files as it takes."""
-    while data:
-        file = chain.append_file()
-        part = data[: file.size - file.written]
-        file.append(part)
-        data = data[len(part) :]
-
-
-def content(count: int) -> bytes:
-    """Bytes that differ from place to place."""
-    return b"".join(number.to_bytes(4, "big") for number in range(count // 4 + 1))[:count]
-
-
-def a_chain(folder: Path, size: int = 0) -> FileChain:
-    chain = FileChain(folder, SIZE)
-    chain.load()
-    write(chain, content(size))
-    return chain
-
-
-def names(folder: Path) -> list[int]:
-    return sorted(int(path.name) for path in folder.iterdir())
+from tests.unit.files.file_chains import SIZE, SetClock, a_chain, content, names, write
 
 
 def test_an_empty_chain_has_nothing_anywhere(tmp_path: Path) -> None:
@@ -81,10 +40,7 @@ def test_every_position_is_found_in_its_file(tmp_path: Path) -> None:
     chain = a_chain(tmp_path)
     chain.append_file(2 * SIZE)
     write(chain, content(2 * SIZE + 1))
-    found = {
-        position: chain.find(position)
-        for position in (2 * SIZE - 1, 2 * SIZE, 4 * SIZE - 1, 4 * SIZE, 5 * SIZE)
-    }
+    found = {position: chain.find(position) for position in (2 * SIZE - 1, 2 * SIZE, 4 * SIZE - 1, 4 * SIZE, 5 * SIZE)}
     assert {position: file and file.start for position, file in found.items()} == {
         2 * SIZE - 1: None, 2 * SIZE: 2 * SIZE, 4 * SIZE - 1: 3 * SIZE, 4 * SIZE: 4 * SIZE, 5 * SIZE: None,
     }  # fmt: skip
@@ -96,9 +52,7 @@ def test_what_is_written_can_be_selected(tmp_path: Path, position: int, size: in
     assert chain.select(position, size) == content(SIZE + 10)[position : position + size]
 
 
-@pytest.mark.parametrize(
-    ("position", "size"), [(-1, 1), (SIZE - 1, 2), (SIZE + 9, 2), (SIZE + 10, 1), (9 * SIZE, 1)]
-)
+@pytest.mark.parametrize(("position", "size"), [(-1, 1), (SIZE - 1, 2), (SIZE + 9, 2), (SIZE + 10, 1), (9 * SIZE, 1)])
 def test_what_is_not_written_or_not_in_one_file_cannot(tmp_path: Path, position: int, size: int) -> None:
     assert a_chain(tmp_path, SIZE + 10).select(position, size) is None
 
@@ -118,9 +72,6 @@ def test_files_are_found_by_the_time_of_their_change(tmp_path: Path) -> None:
         os.utime(file.path, ns=(0, (number + 1) * 1_000_000_000))
     starts = [file.start for ms in (0, 1000, 1001, 3000, 3001) if (file := chain.find_by_time(ms))]
     assert starts == [0, 0, SIZE, 2 * SIZE, 2 * SIZE]
-
-
-# Loading
 
 
 def test_every_loaded_file_counts_as_full_until_recovery_says_otherwise(tmp_path: Path) -> None:
@@ -195,9 +146,6 @@ def test_a_read_only_chain_follows_the_one_that_owns_the_files(tmp_path: Path) -
     assert (tmp_path / file_name(3 * SIZE)).exists()
 
 
-# Several paths
-
-
 def test_several_paths_are_used_in_turn_and_read_as_one(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     chain = FileChain([one, two], SIZE)
@@ -206,9 +154,7 @@ def test_several_paths_are_used_in_turn_and_read_as_one(tmp_path: Path) -> None:
     assert (names(one), names(two)) == ([0, 2 * SIZE], [SIZE])
     again = FileChain([two, one], SIZE)
     again.load()
-    assert b"".join(again.select_rest(start) or b"" for start in range(0, 3 * SIZE, SIZE)) == content(
-        3 * SIZE
-    )
+    assert b"".join(again.select_rest(start) or b"" for start in range(0, 3 * SIZE, SIZE)) == content(3 * SIZE)
 
 
 def test_no_new_file_is_made_in_a_full_or_read_only_path(tmp_path: Path) -> None:
@@ -230,216 +176,6 @@ def test_the_last_file_takes_appends_even_in_a_read_only_path(tmp_path: Path) ->
     write(chain, b"more")
     assert chain.select(SIZE, 14) == content(3 * SIZE)[SIZE : SIZE + 10] + b"more"
     assert names(old) == [0, SIZE]
-
-
-# Flushing
-
-
-def test_a_flush_goes_through_every_file_that_is_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chain = a_chain(tmp_path, 3 * SIZE + 1)
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", synced.append)
-    assert chain.flushed == 0
-    assert chain.flush() == chain.flushed == 3 * SIZE + 1
-    assert len(synced) == 4
-    write(chain, b"x")
-    assert chain.flush() == 3 * SIZE + 2
-    assert len(synced) == 5
-    assert chain.flush() == 3 * SIZE + 2
-    assert len(synced) == 5
-
-
-def test_least_pages_hold_back_the_last_file_only(tmp_path: Path) -> None:
-    chain = a_chain(tmp_path, 2 * SIZE + 4095)
-    assert chain.flush(least_pages=1) == 2 * SIZE
-    write(chain, b"x")
-    assert chain.flush(least_pages=1) == 2 * SIZE + 4096
-
-
-def test_a_failed_sync_holds_back_everything_after_it_for_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chain = a_chain(tmp_path, SIZE)
-    chain.flush()
-    write(chain, content(SIZE))
-    real, fails = os.fdatasync, [True]
-
-    def sync(descriptor: int) -> None:
-        if fails.pop() if fails else False:
-            raise OSError(errno.EIO, "Input/output error")
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fdatasync", sync)
-    with pytest.raises(SyncFailed):
-        chain.flush()
-    with pytest.raises(FileSealed):
-        chain.flush()
-    with pytest.raises(FileSealed):
-        chain.append_file()  # no rolling past it either
-    assert chain.flushed == SIZE
-
-
-def test_a_new_file_is_made_durable_with_its_directories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[str] = []
-    real = os.fsync
-
-    def sync(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    chain = a_chain(tmp_path / "topic" / "0", 1)
-    assert synced == [str(tmp_path), str(tmp_path / "topic"), str(tmp_path / "topic" / "0")]
-    write(chain, content(SIZE))
-    chain.delete_before(SIZE)
-    assert synced[3:] == [str(tmp_path / "topic" / "0")] * 2
-
-
-def test_a_file_that_finds_no_space_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chain = a_chain(tmp_path, SIZE)
-
-    def no_space(descriptor: int, offset: int, size: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", no_space)
-    with pytest.raises(OSError, match="No space"):
-        chain.append_file()
-    assert (chain.end, names(tmp_path)) == (SIZE, [0])
-    monkeypatch.undo()
-    assert chain.append_file().start == SIZE
-
-
-def test_files_made_ready_cannot_run_out_of_space_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chain = a_chain(tmp_path, 1)
-    chain.ensure_next([1, 1])
-    assert names(tmp_path) == [0, SIZE, 2 * SIZE]
-    assert [file.start for file in chain.files] == [0]
-
-    def no_space(descriptor: int, offset: int, size: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", no_space)
-    write(chain, content(3 * SIZE - 1))
-    with pytest.raises(OSError, match="No space"):
-        chain.ensure_next([1])
-    assert (chain.end, names(tmp_path)) == (3 * SIZE, [0, SIZE, 2 * SIZE])
-
-
-@pytest.mark.parametrize("act", [FileChain.close, lambda chain: chain.truncate(1)])
-def test_files_made_ready_and_not_used_are_deleted(tmp_path: Path, act: Callable[[FileChain], None]) -> None:
-    chain = a_chain(tmp_path, 1)
-    chain.ensure_next([1, 1])
-    act(chain)
-    assert names(tmp_path) == [0]
-
-
-# Write buffers
-
-
-def test_a_pooled_chain_shows_what_is_committed_and_reuses_its_buffers(tmp_path: Path) -> None:
-    pool = WriteBufferPool(2, SIZE)
-    chain, data = FileChain(tmp_path, SIZE, pool=pool), content(5 * SIZE + 10)
-    write(chain, data)
-    assert chain.end == 5 * SIZE + 10
-    assert chain.readable_end <= 5 * SIZE
-    assert chain.select(5 * SIZE, 10) is None
-    assert chain.commit() == chain.readable_end == 5 * SIZE + 10
-    assert chain.flush() == 5 * SIZE + 10
-    assert b"".join(chain.select_rest(start) or b"" for start in range(0, len(data), SIZE)) == data
-    assert pool.free == 1
-    chain.close()
-    assert pool.free == 2
-
-
-def test_nothing_is_flushed_that_is_not_committed(tmp_path: Path) -> None:
-    chain = FileChain(tmp_path, SIZE, pool=WriteBufferPool(4, SIZE))
-    write(chain, content(2 * SIZE + 10))
-    assert (chain.flush(), chain.flushed) == (0, 0)
-
-
-def test_without_a_free_buffer_appends_go_straight_to_the_file_and_in_order(tmp_path: Path) -> None:
-    pool = WriteBufferPool(1, SIZE)
-    other = pool.borrow()
-    chain = FileChain(tmp_path, SIZE, pool=pool)
-    write(chain, b"direct")
-    assert other is not None
-    assert chain.readable_end == chain.end == 6
-    other.give_back()
-    write(chain, content(SIZE))
-    assert (chain.readable_end, chain.end) == (SIZE, SIZE + 6)
-
-
-# Cutting
-
-
-def test_the_end_found_by_recovery_removes_later_files_and_changes_no_byte(tmp_path: Path) -> None:
-    a_chain(tmp_path, SIZE + 10).close()
-    for later in (2 * SIZE, 3 * SIZE):
-        (tmp_path / file_name(later)).write_bytes(bytes(SIZE))
-    before = (tmp_path / file_name(SIZE)).read_bytes()
-    chain = a_chain(tmp_path)
-    chain.set_end(SIZE + 5)
-    assert (chain.end, names(tmp_path)) == (SIZE + 5, [0, SIZE])
-    assert (tmp_path / file_name(SIZE)).read_bytes() == before
-
-
-@pytest.mark.parametrize(("position", "files", "end"), [
-    (2 * SIZE + 5, [0, SIZE, 2 * SIZE], 2 * SIZE + 5),
-    (2 * SIZE, [0, SIZE, 2 * SIZE], 2 * SIZE),
-    (2 * SIZE - 1, [0, SIZE], 2 * SIZE - 1),
-    (0, [0], 0),
-    (9 * SIZE, [0, SIZE, 2 * SIZE], 2 * SIZE + 10),
-])  # fmt: skip
-def test_a_cut_deletes_later_files_and_zeroes_the_rest(
-    tmp_path: Path, position: int, files: list[int], end: int
-) -> None:
-    chain = a_chain(tmp_path, 2 * SIZE + 10)
-    chain.truncate(position)
-    assert (chain.end, names(tmp_path)) == (end, files)
-    on_disk = b"".join((tmp_path / file_name(start)).read_bytes() for start in files)
-    assert on_disk == content(2 * SIZE + 10)[:end].ljust(len(on_disk), b"\0")
-
-
-def test_a_cut_before_the_beginning_leaves_an_empty_chain(tmp_path: Path) -> None:
-    chain = a_chain(tmp_path, 3 * SIZE)
-    chain.delete_before(2 * SIZE)
-    chain.truncate(SIZE)
-    assert (chain.files, names(tmp_path)) == ((), [])
-
-
-def test_a_cut_takes_files_away_from_under_their_holders(tmp_path: Path) -> None:
-    chain = a_chain(tmp_path, 2 * SIZE)
-    with chain.files[1].hold() as held:
-        view = held.select(0, 4)
-        chain.truncate(10)
-        assert names(tmp_path) == [0]
-        assert view == content(2 * SIZE)[SIZE : SIZE + 4]
-
-
-def test_files_are_cut_from_the_newest_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chain = a_chain(tmp_path, 4 * SIZE)
-    left: list[list[int]] = []
-    real = MappedFile.destroy
-
-    def destroy(file: MappedFile, *, force: bool = False, now_ms: int | None = None) -> bool:
-        gone = real(file, force=force, now_ms=now_ms)
-        left.append(names(tmp_path))
-        return gone
-
-    monkeypatch.setattr(MappedFile, "destroy", destroy)
-    chain.truncate(0)
-    assert left == [[0, SIZE, 2 * SIZE], [0, SIZE], [0]]
-
-
-# Deleting
 
 
 def test_files_that_end_before_a_position_are_deleted(tmp_path: Path) -> None:
@@ -510,9 +246,6 @@ def test_a_directory_with_something_else_in_it_is_not_removed(tmp_path: Path) ->
     (tmp_path / "queue" / "compacting").mkdir()
     chain.destroy()
     assert [path.name for path in (tmp_path / "queue").iterdir()] == ["compacting"]
-
-
-# Threads
 
 
 def test_readers_see_whole_appends_while_files_come_and_go(tmp_path: Path) -> None:

@@ -41,9 +41,7 @@ except StoreLocked as error:
 def start(script: str, root: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, str(root)]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def try_elsewhere(root: Path) -> list[str]:

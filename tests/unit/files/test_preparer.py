@@ -77,9 +77,7 @@ def test_a_file_that_was_asked_for_is_whole_and_empty(tmp_path: Path, preparer: 
     file.append(b"mine")
 
 
-def test_a_file_is_made_without_anyone_waiting_for_it(
-    tmp_path: Path, preparer: Preparer, wait_until: Wait
-) -> None:
+def test_a_file_is_made_without_anyone_waiting_for_it(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
     preparer.prepare(tmp_path / file_name(0), SIZE)
     wait_until(lambda: names(tmp_path) == [0])
 
@@ -120,9 +118,7 @@ def test_no_more_files_are_asked_for_than_the_limit(tmp_path: Path) -> None:
         preparer.stop()
 
 
-def test_a_wait_that_is_too_long_ends_and_can_be_taken_up_again(
-    tmp_path: Path, preparer: Preparer, gate: Gate
-) -> None:
+def test_a_wait_that_is_too_long_ends_and_can_be_taken_up_again(tmp_path: Path, preparer: Preparer, gate: Gate) -> None:
     path = tmp_path / file_name(0)
     preparer.prepare(path, SIZE)
     with pytest.raises(TimeoutError):
@@ -174,6 +170,7 @@ def test_no_file_is_made_after_one_that_failed(
         preparer.take(first, timeout=10)
     gate.failure = None
     preparer.prepare(third, SIZE)
+    assert preparer._next_job() is None  # whenever the thread looks
     assert (gate.calls, names(tmp_path)) == (1, [])
     preparer.prepare(first, SIZE)
     wait_until(lambda: names(tmp_path) == [0, SIZE, 2 * SIZE])
@@ -205,9 +202,7 @@ def test_a_file_that_exists_is_not_taken_for_a_new_one(tmp_path: Path, preparer:
     assert path.read_bytes().startswith(b"precious")
 
 
-def test_a_discarded_file_is_deleted_made_or_not(
-    tmp_path: Path, preparer: Preparer, wait_until: Wait
-) -> None:
+def test_a_discarded_file_is_deleted_made_or_not(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
     made, asked = tmp_path / file_name(0), tmp_path / file_name(SIZE)
     preparer.prepare(made, SIZE)
     wait_until(made.exists)
@@ -303,9 +298,7 @@ def test_pages_are_warmed_ahead_of_the_appends(tmp_path: Path, preparer: Prepare
     assert file.path.read_bytes() == b"1234".ljust(SIZE, b"\0")
 
 
-def test_warming_a_file_that_was_deleted_is_no_error(
-    tmp_path: Path, preparer: Preparer, wait_until: Wait
-) -> None:
+def test_warming_a_file_that_was_deleted_is_no_error(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
     gone = make_file(tmp_path / file_name(0), SIZE)
     gone.destroy()
     preparer.warm_ahead(gone, SIZE)
@@ -334,9 +327,7 @@ def test_memory_that_cannot_be_locked_is_a_warning(
 # With a chain
 
 
-def test_a_chain_has_its_next_two_files_made_ahead(
-    tmp_path: Path, preparer: Preparer, wait_until: Wait
-) -> None:
+def test_a_chain_has_its_next_two_files_made_ahead(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
     chain = FileChain(tmp_path, SIZE, preparer=preparer)
     chain.append_file()
     wait_until(lambda: names(tmp_path) == [0, SIZE, 2 * SIZE])
@@ -347,9 +338,7 @@ def test_a_chain_has_its_next_two_files_made_ahead(
     assert names(tmp_path) == [0, SIZE]
 
 
-def test_files_can_be_asked_for_before_the_first_append(
-    tmp_path: Path, preparer: Preparer, wait_until: Wait
-) -> None:
+def test_files_can_be_asked_for_before_the_first_append(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
     chain = FileChain(tmp_path, SIZE, preparer=preparer)
     chain.prepare_next()
     wait_until(lambda: names(tmp_path) == [0, SIZE])

@@ -126,9 +126,7 @@ def test_a_commit_in_pieces_arrives_whole(tmp_path: Path, monkeypatch: pytest.Mo
     assert file.read(0, len(content)) == content
 
 
-def test_a_commit_that_fails_seals_the_file_and_moves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_fails_seals_the_file_and_moves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = a_buffered_file(tmp_path, WriteBufferPool(1, SIZE))
     file.append(b"1234")
 

@@ -11,9 +11,7 @@ SIZE = 1 << 18
 
 
 @pytest.mark.parametrize("by_file_system", [True, False])
-@pytest.mark.parametrize(
-    ("begin", "end"), [(0, SIZE), (0, 1), (SIZE - 1, SIZE), (100, 65_636), (1, 200_000), (5, 5)]
-)
+@pytest.mark.parametrize(("begin", "end"), [(0, SIZE), (0, 1), (SIZE - 1, SIZE), (100, 65_636), (1, 200_000), (5, 5)])
 def test_exactly_the_range_is_cleared(tmp_path: Path, begin: int, end: int, by_file_system: bool) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * SIZE)

@@ -106,9 +106,7 @@ def test_the_first_entry_counts_from_itself_and_not_from_the_file_before(make: M
     ("later_ms", "seconds"),
     [(-5_000, 0), (-1, 0), (999, 0), (1_000, 1), (MAX_SECONDS * 1000, MAX_SECONDS), (2**42, MAX_SECONDS)],
 )
-def test_times_are_kept_in_whole_seconds_that_fit_their_field(
-    make: Make, later_ms: int, seconds: int
-) -> None:
+def test_times_are_kept_in_whole_seconds_that_fit_their_field(make: Make, later_ms: int, seconds: int) -> None:
     file = make()
     file.put(rows("k1"))
     file.put(rows("k2", time=TIME + later_ms))
@@ -147,9 +145,7 @@ def test_keys_with_equal_hashes_are_found_together(make: Make) -> None:
         (TIME + 4_001, FOREVER, []),
     ],
 )
-def test_only_records_of_the_time_asked_for_are_found(
-    make: Make, begin: int, end: int, found: list[int]
-) -> None:
+def test_only_records_of_the_time_asked_for_are_found(make: Make, begin: int, end: int, found: list[int]) -> None:
     file = make()
     for number in range(3):
         file.put(rows("k1", position=10 + 10 * number, time=TIME + 2_000 * number))

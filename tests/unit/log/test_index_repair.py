@@ -184,9 +184,7 @@ def test_a_cut_forgets_records_from_its_position_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("position", "left"), [(700, 7), (701, 8), (1900, 19), (1901, 20), (1, 1), (0, 0)])
-def test_the_record_at_the_cut_goes_and_the_one_before_stays(
-    tmp_path: Path, position: int, left: int
-) -> None:
+def test_the_record_at_the_cut_goes_and_the_one_before_stays(tmp_path: Path, position: int, left: int) -> None:
     index = loaded(tmp_path / "index", slots=3, entries=8)
     index.put([a_record(100 * number, "shared") for number in range(20)])
     index.cut(position)
@@ -348,9 +346,7 @@ def test_a_slot_that_leads_out_of_the_file_is_repaired(tmp_path: Path, number: i
 
 @pytest.mark.parametrize("entries_are_lost", [False, True])
 @pytest.mark.parametrize("kept", [69_000, 20_000])
-def test_a_cut_repairs_few_slots_of_many_and_many_of_few(
-    tmp_path: Path, entries_are_lost: bool, kept: int
-) -> None:
+def test_a_cut_repairs_few_slots_of_many_and_many_of_few(tmp_path: Path, entries_are_lost: bool, kept: int) -> None:
     slots, entries = 3_000, 70_000  # more than are looked at together
     index = loaded(tmp_path, slots=slots, entries=entries)
     records = [a_record(10 * number, f"own-{number}") for number in range(69_999)]

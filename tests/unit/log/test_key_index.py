@@ -51,10 +51,7 @@ def a_record(position: int, *keys: str, topic: str = "orders", time_ms: int = TI
 
 
 def some_records(count: int, *, begin: int = 0) -> list[Placed]:
-    return [
-        a_record(100 * number, f"own-{number}", "shared", time_ms=TIME + number)
-        for number in range(begin, count)
-    ]
+    return [a_record(100 * number, f"own-{number}", "shared", time_ms=TIME + number) for number in range(begin, count)]
 
 
 def names(index: KeyIndex) -> list[str]:
@@ -113,9 +110,7 @@ def test_the_record_at_position_zero_is_filed_once(make: Make) -> None:
     assert index.end_position == 0
 
 
-@pytest.mark.parametrize(
-    ("limit", "count"), [(-1, 0), (0, 0), (1, 1), (63, 63), (64, 64), (65, 64), (2**31 - 1, 64)]
-)
+@pytest.mark.parametrize(("limit", "count"), [(-1, 0), (0, 0), (1, 1), (63, 63), (64, 64), (65, 64), (2**31 - 1, 64)])
 def test_at_most_64_positions_are_found_at_once(make: Make, limit: int, count: int) -> None:
     index = make(entries=40)
     index.put(some_records(100))
@@ -204,9 +199,7 @@ def fail_after(count: int) -> Callable[[int, int, int], None]:
     return reserve
 
 
-def test_an_empty_file_at_the_end_tells_where_the_index_ended(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_file_at_the_end_tells_where_the_index_ended(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     index = make()
     index.put([a_record(100 * number, "a") for number in range(7)])
     with monkeypatch.context() as patch:
