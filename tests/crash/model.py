@@ -14,6 +14,7 @@ in `pooled`, and in `async` after a power loss, only what was flushed is sure to
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +25,7 @@ from typing import Any
 from embermq import Message, Store, StoredMessage, open_store
 from embermq.store.reader import StoreReader
 from embermq.store.settings import StoreSettings
-from embermq.store.verify import DamageKind, verify_store
+from embermq.store.verify import Damage, DamageKind, verify_store
 from tests.builders import wait_until
 from tests.crash.plan import AFTERWARDS, NUMBER, QUEUES, TOPICS, message_of
 from tests.crash.victim import Acknowledged
@@ -196,8 +197,16 @@ def check_verified(
 ) -> None:
     """There is no damage of these kinds: every record, queue entry and key is as it should be."""
     with StoreReader(path, StoreSettings.make(settings)) as reader:
+        first = {f"{each.topic}/{each.queue}": each.min_offset for each in reader.queues()}
         damage = [each for each in verify_store(reader).damage if each.kind in kinds]
+    # Below the first offset of a queue, entries may be missing: their files expired before they were dispatched.
+    damage = [each for each in damage if not _is_expired(each, first)]
     assert not damage, damage
+
+
+def _is_expired(damage: Damage, first: Mapping[str, int]) -> bool:
+    missing = re.match(r"(\S+) offset (?:\d+ to )?(\d+) has no entry, though", damage.detail)
+    return missing is not None and int(missing[2]) < first[missing[1]]
 
 
 def tree(path: Path) -> dict[str, int]:

@@ -21,7 +21,7 @@ from embermq.files.durable import sync_directory
 from embermq.files.mapped_file import MappedFile
 from embermq.files.new_files import NewFiles
 from embermq.files.paths import check_no_gap, find_files
-from embermq.files.preparer import WINDOW, Preparer
+from embermq.files.preparer import Preparer
 from embermq.files.write_buffer import WriteBufferPool
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class FileChain:
         """Have the preparer, if there is one, warm the pages that appends will reach next. Cheap."""
         last = self.last
         if self._preparer is not None and last is not None:
-            self._preparer.warm_ahead(last, last.written + WINDOW)
+            self._preparer.warm_ahead(last, last.written + self._preparer.window)
 
     def find(self, position: int) -> MappedFile | None:
         """The file that covers `position`, written or not."""

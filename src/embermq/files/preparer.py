@@ -73,7 +73,7 @@ class Preparer:
     """
 
     def __init__(self, *, window: int = WINDOW, lock_pages: bool = False, limit: int = 8) -> None:
-        self._window = window
+        self.window = window
         self._lock_pages = lock_pages
         self._limit = limit
         self._jobs: dict[Path, _Job] = {}
@@ -135,9 +135,9 @@ class Preparer:
 
         Cheap enough to call after every append.
         """
-        if up_to <= file.warm_end or file.warm_end == file.size or not self._window:
+        if up_to <= file.warm_end or file.warm_end == file.size or not self.window:
             return
-        step = -(-self._window // 4)  # so that the thread is woken seldom
+        step = -(-self.window // 4)  # so that the thread is woken seldom
         with self._changed:
             self._warming.setdefault(file, file.warm_end)
             file.warm_end = min(file.size, -(-up_to // step) * step)
@@ -185,7 +185,7 @@ class Preparer:
             job.file, job.error = file, error
             self._current = None
             if file is not None:
-                file.warm_end = min(self._window, file.size)
+                file.warm_end = min(self.window, file.size)
                 self._warming[file] = 0
             self._changed.notify_all()
 

@@ -17,7 +17,7 @@ from embermq.format.extended_entry import ExtendedEntry
 from embermq.format.queue_entry import ENTRY, PRE_BLANK, QUEUE_ENTRY_SIZE, QueueEntry, is_address
 from embermq.log.entry_chain import EntryChain
 from embermq.log.extended_queue import ExtendedQueue
-from embermq.log.placed import Placed
+from embermq.log.placed import Placed, Run
 from embermq.log.queue_kind import QueueKind
 from embermq.log.time_search import first_at_or_after, last_at_or_before
 
@@ -86,6 +86,17 @@ class ConsumeQueue:
         if self.min_offset == self.max_offset:
             self.min_offset = items[0].offset
         self._entries.end = end
+
+    def takes_run(self, offset: int) -> bool:
+        """Whether entries that begin at `offset` can be added as they are: next in order, and none to extend."""
+        return self._extended is None and offset == self._entries.end and self._entries.has_files
+
+    def put_run(self, run: Run) -> None:
+        """Add entries that `takes_run` allows. Raises OSError when the disk is full; the queue is unchanged then."""
+        end = self._entries.write([b"".join(run.entries)])
+        position, size, _ = ENTRY.unpack(run.entries[-1])
+        self.end_position = position + size
+        self._entries.end = end  # last, because readers trust what lies before it
 
     def read(self, offset: int, count: int) -> list[QueueEntry]:
         """The entries of [offset, offset + count), up to the first that does not exist.

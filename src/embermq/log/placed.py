@@ -1,8 +1,16 @@
-"""A record that has its place in the log: all that queues and index need to know of it."""
+"""Records that have their place in the log: all that queues and index need to know of them.
+
+One record is a `Placed`. A batch that was just appended is a `PlacedBatch`: the same as
+columns, from which a Placed is made only when somebody looks at it.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, overload
+
+from embermq.format.queue_entry import ENTRY
+from embermq.format.record import DraftFields
 
 
 class Placed(NamedTuple):
@@ -23,3 +31,73 @@ class Placed(NamedTuple):
     properties: bytes
     count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody needs
     filter_bits: bytes = b""
+
+
+class Run(NamedTuple):
+    """Entries of one simple queue, from `offset` on without a gap."""
+
+    offset: int
+    entries: list[bytes]
+
+
+class PlacedBatch(Sequence[Placed]):
+    """Records that were appended together, none of them marked or divided: each has one entry in one simple queue."""
+
+    __slots__ = ("_codes", "_drafts", "_offsets", "_positions", "_sizes", "store_time")
+
+    def __init__(
+        self,
+        drafts: Sequence[DraftFields],
+        offsets: Sequence[int],
+        positions: Sequence[int],
+        sizes: Sequence[int],
+        codes: Sequence[int],
+        store_time: int,
+    ) -> None:
+        self.store_time = store_time
+        self._drafts = drafts
+        self._offsets = offsets
+        self._positions = positions
+        self._sizes = sizes
+        self._codes = codes
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> Placed: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Placed]: ...
+    def __getitem__(self, index: int | slice) -> Placed | list[Placed]:
+        if isinstance(index, slice):
+            return [self._make(each) for each in range(len(self))[index]]
+        return self._make(range(len(self))[index])
+
+    def runs(self) -> dict[tuple[bytes, int], Run]:
+        """The entries of all records by topic and queue; offsets of a batch follow each other in each."""
+        runs: dict[tuple[bytes, int], Run] = {}
+        topic: bytes | None = None
+        of_queue: dict[int, list[bytes]] = {}  # the entries of the runs of `topic`
+        entries = map(ENTRY.pack, self._positions, self._sizes, self._codes)
+        for draft, offset, entry in zip(self._drafts, self._offsets, entries, strict=True):
+            if draft[0] != topic:
+                topic = draft[0]
+                of_queue = {queue: run.entries for (name, queue), run in runs.items() if name == topic}
+            queue = draft[1]
+            if queue in of_queue:
+                of_queue[queue].append(entry)
+            else:
+                of_queue[queue] = [entry]
+                runs[topic, queue] = Run(offset, of_queue[queue])
+        return runs
+
+    def keyed(self) -> list[Placed]:
+        """The records that may have keys."""
+        return [self._make(index) for index, draft in enumerate(self._drafts) if draft[3] and b"KEY" in draft[3]]
+
+    def _make(self, index: int) -> Placed:
+        name, queue, _, properties, _, sys_flag, *_ = self._drafts[index]
+        offset, position, size = self._offsets[index], self._positions[index], self._sizes[index]
+        return Placed(
+            name.decode(), queue, offset, position, size, self._codes[index], self.store_time, sys_flag, properties
+        )

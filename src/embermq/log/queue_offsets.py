@@ -36,6 +36,7 @@ class Assignment(NamedTuple):
     offsets: list[int]
     counts: list[int]
     next_offsets: dict[bytes, dict[int, int]]
+    is_plain: bool  # no record is marked, divided, or filed under light queues, too
 
 
 class QueueOffsets:
@@ -76,7 +77,7 @@ class QueueOffsets:
                 offset = known.get(queue, 0)
             add(offset)
             used[queue] = offset + 1
-        return Assignment(drafts, offsets, [1] * len(offsets), taken)
+        return Assignment(drafts, offsets, [1] * len(offsets), taken, True)
 
     def confirm(self, assignment: Assignment) -> None:
         """The batch is in the log: its offsets are used."""
@@ -99,7 +100,7 @@ class QueueOffsets:
             written.append(self._with_light_offsets(based, taken) if self._light_queues else based)
             offsets.append(offset)
             counts.append(count)
-        return Assignment(written, offsets, counts, taken)
+        return Assignment(written, offsets, counts, taken, False)
 
     def _take(self, taken: dict[bytes, dict[int, int]], topic: bytes, queue: int, count: int) -> int:
         used = taken.setdefault(topic, {})

@@ -101,7 +101,8 @@ def scan_log(
             position = file.start + file.size
         report(total, total)
     except CorruptRecord as error:
-        damage = error
+        # A new one: who caught it would keep, by its traceback, the file mapped for as long as the store is open.
+        damage = CorruptRecord(error.position, error.reason)
     store_time = newest.store_time if newest is not None else 0
     if is_ours and newest is not None and _is_torn(newest):
         damage = CorruptRecord(newest.position, "its properties end in zeros: it was not written whole")

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from operator import itemgetter
 from typing import NamedTuple
 
 from embermq.errors import CorruptRecord
 from embermq.log.commit_log import CommitLog
+from embermq.log.consume_queue import ConsumeQueue
 from embermq.log.dispatching import NOT_QUEUED, iter_placed, light_copies
 from embermq.log.key_index import KeyIndex
-from embermq.log.placed import Placed
+from embermq.log.placed import Placed, PlacedBatch
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import Queues
 
@@ -28,7 +28,6 @@ Listener = Callable[[Sequence[Placed]], None]
 RECORDS_PER_SLICE = 4096
 MOST_WAITING = 65_536  # items; beyond it the oldest are forgotten and read from the log instead
 _MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
-_by_queue = itemgetter(0, 1)  # topic and queue of a Placed
 
 
 class _Chunk(NamedTuple):
@@ -105,16 +104,37 @@ class Dispatcher:
         return True
 
     def _hand_on(self, items: Sequence[Placed]) -> None:
-        queued = [item for item in items if not item[7] & NOT_QUEUED]  # 7 is its sys flag
+        keyed = items
+        if isinstance(items, PlacedBatch):
+            keyed = items.keyed()
+            if not self._put_runs(items):
+                self._put(items)
+        else:
+            self._put(items)
+        if self.index is not None:
+            self.index.put(keyed)
+        self.last_store_time = items[-1].store_time
+        for listener in self.listeners:
+            listener(items)
+
+    def _put_runs(self, batch: PlacedBatch) -> bool:
+        """Give every queue its entries in one piece; False, with nothing done, if a queue cannot take them so."""
+        pieces = []
+        for (topic, number), run in batch.runs().items():
+            queue = self.queues.find(topic.decode(), number)
+            if not isinstance(queue, ConsumeQueue) or not queue.takes_run(run.offset):
+                return False
+            pieces.append((queue, run))
+        for queue, run in pieces:
+            queue.put_run(run)
+        return True
+
+    def _put(self, items: Sequence[Placed]) -> None:
+        queued = [item for item in items if not item.sys_flag & NOT_QUEUED]
         if self._light_queues:
             queued += [copy for item in queued if _MULTI_DISPATCH in item.properties for copy in light_copies(item)]
         groups: dict[tuple[str, int], list[Placed]] = {}
         for item in queued:
-            groups.setdefault(_by_queue(item), []).append(item)
-        for (topic, queue), group in groups.items():
-            self.queues.get_or_make(topic, queue).put(group)
-        if self.index is not None:
-            self.index.put(items)
-        self.last_store_time = items[-1].store_time
-        for listener in self.listeners:
-            listener(items)
+            groups.setdefault((item.topic, item.queue), []).append(item)
+        for (topic, number), group in groups.items():
+            self.queues.get_or_make(topic, number).put(group)

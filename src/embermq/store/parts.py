@@ -34,6 +34,7 @@ from embermq.store.topics import Topics
 log = logging.getLogger(__name__)
 
 LOG_RESERVE_STEP = WINDOW  # a new store must not take gigabytes at once
+SYNC_WINDOW = 1 << 20  # warm pages are dirty, and every sync pays for them
 TOPICS_FILE = "topics.json"
 
 
@@ -146,7 +147,8 @@ def _make_chain(
 ) -> tuple[FileChain, Preparer | None]:
     preparer = pool = None
     if settings.prepare_files:
-        preparer = Preparer(lock_pages=settings.lock_pages)
+        is_sync = settings.durability is Durability.SYNC
+        preparer = Preparer(window=SYNC_WINDOW if is_sync else WINDOW, lock_pages=settings.lock_pages)
         undo.callback(preparer.stop)
     if settings.durability is Durability.POOLED:
         pool = WriteBufferPool(settings.pool_buffers, layout.log_file_size)
