@@ -16,6 +16,7 @@
     │   ├── StoreClosed       used after close
     │   └── StoreUnwritable   puts are refused; reads go on
     │       ├── DiskFull      space is short; puts come back by themselves
+    │       ├── DiskFailed    the disk refused something; nothing that was acknowledged is in danger
     │       ├── SyncFailed    the disk did not keep what it was given; until restart
     │       ├── StoreBusy     the disk is behind; try again
     │       └── FlushTimeout  written, but not known to be on disk in time
@@ -156,6 +157,15 @@ class DiskFull(StoreUnwritable):
         )
         self.path = path
         self.free = free
+
+
+class DiskFailed(StoreUnwritable):
+    """The disk refused what the store asked of it, other than for want of space; what it has is safe."""
+
+    def __init__(self, path: object, cause: OSError) -> None:
+        super().__init__(f"{path}: {cause.strerror or cause}; check the disk, then try again")
+        self.path = path
+        self.cause = cause
 
 
 class SyncFailed(StoreUnwritable):

@@ -17,6 +17,7 @@ from embermq.clock import Clock
 from embermq.errors import CorruptRecord, IllegalMessage, OutOfRange
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
+from embermq.format.property_crc import verify_property_crc
 from embermq.format.record import (
     BLANK_SIZE,
     DraftFields,
@@ -42,13 +43,20 @@ class CommitLog:
     """Appends and reads records. One thread appends; any number may read."""
 
     def __init__(
-        self, chain: FileChain, *, store_host: bytes, clock: Clock, property_crc: bool = False, last_store_time: int = 0
+        self,
+        chain: FileChain,
+        *,
+        store_host: bytes,
+        clock: Clock,
+        property_crc: bool = False,
+        verify_properties: bool = False,
     ) -> None:
         self.chain = chain
-        self.last_store_time = last_store_time
         self.store_host = store_host
+        self.last_store_time = 0
         self._clock = clock
         self._property_crc = property_crc
+        self._verify_properties = verify_properties
 
     def append(self, drafts: Sequence[DraftFields], offsets: Sequence[int], *, together: bool = False) -> Appended:
         """Write `drafts` with their queue offsets: all of them or, when an error is raised, none.
@@ -83,7 +91,14 @@ class CommitLog:
         data = self.chain.select_rest(position)
         if data is None:
             raise OutOfRange("the log", asked=position, begin=self.chain.begin, end=self.chain.readable_end)
-        return decode_record(data, position)
+        return self.decode(data, position)
+
+    def decode(self, data: memoryview, position: int) -> Record:
+        """The record that `data` begins with, checked whole. Raises CorruptRecord."""
+        record = decode_record(data, position)
+        if self._verify_properties and not verify_property_crc(data[: record.size]):
+            raise CorruptRecord(position, "its property checksum is missing or wrong")
+        return record
 
     def find_store_time(self, position: int, size: int) -> int | None:
         """When the record at `position` was stored; None when it is gone or is none."""

@@ -70,12 +70,17 @@ class ConsumeQueue:
         return self._entries.is_dirty or (self._extended is not None and self._extended.is_dirty)
 
     def put(self, items: Sequence[Placed]) -> None:
-        """Add entries, in the order of their offsets; those that are there already are skipped.
+        """Add entries, in the order of the log; those that are there already are skipped.
 
-        Raises OSError when the disk is full, and CorruptRecord for an offset that lies absurdly
-        far ahead; the queue is unchanged then.
+        Offsets rise, unless a topic was deleted and used again, or a record is damaged. Raises
+        OSError when the disk is full, and CorruptRecord for an offset that lies absurdly far
+        ahead; of the offsets that rise together, none is added then.
         """
-        if items and items[0].offset < self.max_offset:
+        for rising in _iter_rising(items):
+            self._put_rising(rising)
+
+    def _put_rising(self, items: Sequence[Placed]) -> None:
+        if items[0].offset < self.max_offset:
             items = self._without_known(items)
         if not items:
             return
@@ -190,11 +195,28 @@ class ConsumeQueue:
             known = []
         for item in known:
             if not self._holds(item):
+                if self._is_taken(item):
+                    log.error("offset taken, record passed over folder=%s offset=%d", self.folder, item.offset)
+                    return [each for each in items if each.offset >= end]
                 log.warning("queue differs from the log, cut folder=%s offset=%d", self.folder, item.offset)
                 self._cut_at(item.offset)
                 end = item.offset
                 break
         return [item for item in items if item.offset >= end]
+
+    def _is_taken(self, item: Placed) -> bool:
+        """Whether an earlier record has the offset of `item`, so that one of the two must be damaged.
+
+        Offset 0 is given twice where a topic was deleted and used again; then the later record counts.
+        """
+        entry = self._entries.find(item.offset)
+        return (
+            item.offset > 0
+            and entry is not None
+            and entry.is_valid
+            and not entry.is_blank
+            and (entry.position < item.position)
+        )
 
     def _holds(self, item: Placed) -> bool:
         """Whether the entry of `item` is in the queue already."""
@@ -259,6 +281,17 @@ class ConsumeQueue:
                 return last
             end = part
         return None
+
+
+def _iter_rising(items: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
+    """`items` in parts within which offsets rise; mostly there is one."""
+    begin = 0
+    for index in range(1, len(items)):
+        if items[index].offset <= items[index - 1].offset:
+            yield items[begin:index]
+            begin = index
+    if items:
+        yield items[begin:] if begin else items
 
 
 def _iter_runs(items: Sequence[Placed]) -> Iterator[Sequence[Placed]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from embermq.errors import CorruptRecord
 from embermq.format.queue_entry import tags_code
@@ -22,6 +23,7 @@ from embermq.model.topic import SCHEDULE_TOPIC, is_directory_name, is_light_queu
 
 UNKNOWN_LEVEL_MS = 1_000
 NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
+_is_topic = lru_cache(maxsize=4096)(is_directory_name)
 _TAGS = TAGS.encode()
 _DELAY = DELAY.encode()
 _INNER_NUM = INNER_NUM.encode()
@@ -76,6 +78,8 @@ def iter_placed(
         scanned = scan_record(data, at, position + at, check_body=check_body)
         if scanned is None:
             return
+        if not _is_topic(scanned.topic):
+            raise CorruptRecord(position + at, f"{scanned.topic[:300]!r} is no topic")
         try:
             yield placed_of(scanned, position + at, delay_levels)
         except ValueError as error:

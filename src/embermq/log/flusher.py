@@ -11,13 +11,14 @@ Waits end in time even while the disk hangs, because they wait here, not in the 
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from embermq.clock import Clock
-from embermq.errors import FlushTimeout, SyncFailed
+from embermq.errors import FileSealed, FlushTimeout, SyncFailed
 from embermq.files.file_chain import FileChain
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,14 @@ class Flusher:
         self._thread.join()
         if self.failure:
             raise self.failure
+
+    def fail(self, error: SyncFailed) -> None:
+        """The disk failed somebody else: end every wait with it, and sync nothing more."""
+        with self._changed:
+            self.failure = self.failure or error
+            self._changed.notify_all()
+        with self._work:
+            self._work.notify()
 
     def ask(self, position: int) -> None:
         """Have the log flushed at least to `position`, soon."""
@@ -117,7 +126,9 @@ class Flusher:
         """Sleep until asked, or for one interval; tells whether somebody asked."""
         intervals = [each for each in (self._times.interval_s, self._times.commit_interval_s) if each is not None]
         with self._work:
-            self._work.wait_for(lambda: self._stopping or self._wanted > self.flushed, min(intervals, default=None))
+            self._work.wait_for(
+                lambda: self._stopping or self.failure or self._wanted > self.flushed, min(intervals, default=None)
+            )
             return self._wanted > self.flushed
 
     def _guarded(self, step: Callable[[int], int], least_pages: int) -> None:
@@ -126,6 +137,8 @@ class Flusher:
             return
         try:
             step(least_pages)
+        except FileSealed as error:
+            self.failure = self.failure or SyncFailed(self._chain.paths[0], OSError(errno.EIO, str(error)))
         except SyncFailed as error:
             log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
             self.failure = error

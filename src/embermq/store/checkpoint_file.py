@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from embermq.errors import DiskFailed
 from embermq.files.durable import sync_directory
 from embermq.format.checkpoint import (
     CHECKPOINT_SIZE,
@@ -27,14 +28,20 @@ class CheckpointFile:
         self.progress: Progress | None = decode_progress(page)
 
     def save(self, checkpoint: Checkpoint, progress: Progress) -> None:
-        """Write both and bring them to the disk. What they promise must be on disk before."""
+        """Write both and bring them to the disk. What they promise must be on disk before. Raises DiskFailed."""
+        try:
+            self._write(encode_page(checkpoint, progress))
+        except OSError as error:
+            raise DiskFailed(self._path, error) from error
+        self.checkpoint, self.progress = checkpoint, progress
+
+    def _write(self, page: bytes) -> None:
         made = not self._path.exists()
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(descriptor, encode_page(checkpoint, progress), 0)
+            os.pwrite(descriptor, page, 0)
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
         if made:
             sync_directory(self._path.parent)
-        self.checkpoint, self.progress = checkpoint, progress

@@ -82,6 +82,8 @@ class Cleaner:
 
     def _log_files(self) -> list[LogFile]:
         files = self._commit_log.chain.files
+        if not files:
+            return []
         later = [_first_store_time(file) for file in files[1:]] + [None]
         return [LogFile(file.start, file.size, newest) for file, newest in zip(files, later, strict=True)]
 

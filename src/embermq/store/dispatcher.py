@@ -10,6 +10,7 @@ ways give the same items, and whatever was done twice is recognised by queues an
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -23,6 +24,8 @@ from embermq.log.key_index import KeyIndex
 from embermq.log.placed import Placed, PlacedBatch
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import Queues
+
+log = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Placed]], None]
 RECORDS_PER_SLICE = 4096
@@ -52,6 +55,7 @@ class Dispatcher:
         self.position = position  # everything before it is in queues and index
         self.last_store_time = 0
         self.listeners: list[Listener] = []
+        self.wants_topic: Callable[[str], bool] | None = None  # while recovery fills queues; None: every topic
         self.queues = queues
         self.index = index
         self._commit_log = commit_log
@@ -85,6 +89,10 @@ class Dispatcher:
 
     def dispatch_slice(self, visible: int) -> bool:
         """Decode and dispatch the next few thousand records; False when there was none."""
+        begin = self._commit_log.chain.begin
+        if self.position < begin:  # retention was faster
+            log.error("records expired before they were dispatched begin=%d end=%d", self.position, begin)
+            self.position = begin
         data = self._commit_log.chain.select_rest(self.position)
         if data is None:
             return False
@@ -137,4 +145,6 @@ class Dispatcher:
         for item in queued:
             groups.setdefault((item.topic, item.queue), []).append(item)
         for (topic, number), group in groups.items():
+            if self.wants_topic is not None and not self.wants_topic(topic):
+                continue
             self.queues.get_or_make(topic, number).put(group)

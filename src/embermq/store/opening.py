@@ -21,6 +21,7 @@ costs the record it is in, and none behind it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -106,6 +107,7 @@ def recover(
     checkpoint: CheckpointFile,
     *,
     verify_properties: bool,
+    has_topic: Callable[[str], bool],
     report: Report,
 ) -> Recovered:
     """Bring log, queues and index into agreement. All of them are loaded; nothing was changed so far."""
@@ -130,7 +132,10 @@ def recover(
     if index is not None:
         index.cut(min(plan.index_from, scan.end))
     commit_log.last_store_time = max(scan.last_store_time, checkpoint.checkpoint.log_time)
+    if plan.reason is Begin.QUEUES_SHORT:
+        dispatcher.wants_topic = has_topic  # what is filled again must not bring a deleted topic back
     skipped = _dispatch(dispatcher, chain, plan.begin, scan.end, report)
+    dispatcher.wants_topic = None
     queues.correct_min(chain.begin)
     log.info(
         "recovered begin=%d end=%d records=%d reason=%s clean=%s",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from embermq.clock import Clock
-from embermq.errors import StoreMissing, StoreReadOnly
-from embermq.files.durable import sync_directory
+from embermq.errors import CorruptRecord, StoreMissing, StoreReadOnly
 from embermq.files.file_chain import FileChain
 from embermq.files.lock import DirectoryLock
 from embermq.files.preparer import WINDOW, Preparer
@@ -28,7 +26,9 @@ from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout, find_layout
 from embermq.store.opening import Recovered, recover
 from embermq.store.queues import Queues
+from embermq.store.running_mark import RunningMark
 from embermq.store.settings import Durability, StoreSettings
+from embermq.store.state import refusal_of
 from embermq.store.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ class Parts:
     topics: Topics
     preparer: Preparer | None
     commit_log: CommitLog
+    mark: RunningMark
     queues: Queues
     index: KeyIndex | None
     offsets: QueueOffsets
@@ -68,17 +69,20 @@ def open_parts(path: Path, settings: StoreSettings, clock: Clock, report: Report
 
 
 def close_parts(parts: Parts, *, is_clean: bool) -> None:
-    """Close everything; the threads have ended. Only a clean end lets the next opening trust the checkpoint alone."""
-    if parts.preparer is not None:
-        parts.preparer.stop()
-    parts.queues.close()
-    if parts.index is not None:
-        parts.index.close()
-    parts.commit_log.chain.close()
-    if is_clean:
-        parts.layout.abort_file.unlink(missing_ok=True)
-        sync_directory(parts.layout.root)
-    parts.lock.release()
+    """Close everything, whatever fails on the way; the threads have ended.
+
+    Only a clean end lets the next opening trust the checkpoint alone.
+    """
+    with ExitStack() as steps:  # the last one added goes first
+        steps.callback(parts.lock.release)
+        if is_clean:
+            steps.callback(parts.mark.remove)
+        steps.callback(parts.commit_log.chain.close)
+        if parts.index is not None:
+            steps.callback(parts.index.close)
+        steps.callback(parts.queues.close)
+        if parts.preparer is not None:
+            steps.callback(parts.preparer.stop)
 
 
 def _lock(path: Path) -> DirectoryLock:
@@ -116,7 +120,13 @@ def _open_locked(
     if index is not None:
         undo.callback(index.close)
     checkpoint = CheckpointFile(layout.checkpoint_file)
-    commit_log = CommitLog(chain, store_host=store_host, clock=clock, property_crc=settings.property_crc)
+    commit_log = CommitLog(
+        chain,
+        store_host=store_host,
+        clock=clock,
+        property_crc=settings.property_crc,
+        verify_properties=settings.verify_property_crc,
+    )
     delay_levels = parse_delay_levels(settings.delay_levels)
     dispatcher = Dispatcher(
         commit_log, queues, index, delay_levels=delay_levels, light_queues=settings.light_queues, position=0
@@ -127,18 +137,25 @@ def _open_locked(
         dispatcher,
         checkpoint,
         verify_properties=settings.verify_property_crc,
+        has_topic=topics.is_known if topics.names() else lambda _: True,
         report=report,
     )
     offsets = QueueOffsets(light_queues=settings.light_queues)
     for topic, queue, each in queues.items():
         offsets.set_next(topic, queue, each.max_offset)
-    _mark_running(layout)
+    mark = RunningMark(layout.abort_file)
+    try:
+        mark.make()
+    except OSError as error:
+        log.error(
+            "%s", refusal_of(error, layout.abort_file)
+        )  # it can be read; upkeep tries again before puts are taken
     chain.prepare_next()
     flusher = Flusher(chain, times=_flush_times(settings), clock=clock)
     flusher.start()
     return Parts(
-        layout, lock, topics, preparer, commit_log, queues, index, offsets, dispatcher, flusher, checkpoint, recovered,
-        delay_levels,
+        layout, lock, topics, preparer, commit_log, mark, queues, index, offsets, dispatcher, flusher, checkpoint,
+        recovered, delay_levels,
     )  # fmt: skip
 
 
@@ -170,14 +187,15 @@ def _load_index(layout: Layout, settings: StoreSettings, clock: Clock) -> KeyInd
     if not settings.index_enabled:
         return None
     index = KeyIndex(layout.index_folder, slots=layout.index_slots, entries=layout.index_entries, clock=clock)
-    index.load()
+    try:
+        index.load()
+    except CorruptRecord as damage:
+        log.error(
+            "index dropped, it is made again from the log folder=%s reason=%s", layout.index_folder, damage.reason
+        )
+        index.destroy()
+        index.load()
     return index
-
-
-def _mark_running(layout: Layout) -> None:
-    """Leave the mark by which the next opening, ours or RocketMQ's, knows that this one did not end cleanly."""
-    layout.abort_file.write_text(str(os.getpid()))
-    sync_directory(layout.root)
 
 
 def _flush_times(settings: StoreSettings) -> FlushTimes:

@@ -44,7 +44,7 @@ class Queues:
         root: Path,
         sizes: QueueSizes,
         *,
-        kind_of: Callable[[str], QueueKind],
+        kind_of: Callable[[str], QueueKind | None],
         extended: bool = False,
         read_only: bool = False,
     ) -> None:
@@ -60,8 +60,9 @@ class Queues:
         """Open every queue that has a directory."""
         for kind, folder in ((QueueKind.SIMPLE, SIMPLE_FOLDER), (QueueKind.BATCH, BATCH_FOLDER)):
             for topic, queue, path in _queue_folders(self._root / folder):
-                if self._kind_of(topic) != kind:
-                    raise WrongQueueKind(path, found=kind, expected=self._kind_of(topic))
+                expected = self._kind_of(topic) or kind  # a topic that was just deleted may have left some
+                if expected != kind:
+                    raise WrongQueueKind(path, found=kind, expected=expected)
                 self._queues[topic, queue] = self._open(topic, queue, kind)
 
     def find(self, topic: str, queue: int) -> AnyQueue | None:
@@ -73,7 +74,7 @@ class Queues:
         if found is not None:
             return found
         with self._making:
-            made = self._open(topic, queue, self._kind_of(topic))
+            made = self._open(topic, queue, self._kind_of(topic) or QueueKind.SIMPLE)
             # Readers iterate over the table without a lock, so it is replaced, not changed.
             self._queues = {**self._queues, (topic, queue): made}
         return made

@@ -119,7 +119,8 @@ class StoreReader:
     def read(self, topic: str, queue: int, offset: int, *, limit: int = 32, max_bytes: int = _READ_BYTES) -> Batch:
         """Messages of a queue from `offset` on; the batch tells where to go on. Raises CorruptRecord."""
         found = self._queues.find(topic, queue)
-        return to_batch(read_queue(found, self._log, offset, limit=limit, max_bytes=max_bytes))
+        records = read_queue(found, self._log, offset, limit=limit, max_bytes=max_bytes)
+        return to_batch(records, self._log, topic=topic, queue=queue)
 
     def find(self, topic: str, key: str, *, limit: int = 32) -> list[Record]:
         """The newest `limit` records of `topic` with this key, or with it as unique key; newest first."""

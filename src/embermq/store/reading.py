@@ -14,10 +14,11 @@ from embermq.format.batch_entry import BatchEntry
 from embermq.format.host import decode_host
 from embermq.format.message_id import encode_message_id
 from embermq.format.queue_entry import QueueEntry
-from embermq.format.record import Record, decode_record
+from embermq.format.record import Record
 from embermq.log.commit_log import CommitLog
 from embermq.model.message import StoredMessage
 from embermq.model.properties import KEYS, TAGS, parse_properties
+from embermq.model.topic import is_light_queue
 from embermq.store.queues import AnyQueue
 
 Accept = Callable[[int], bool]  # a tags code: may the message be wanted?
@@ -94,11 +95,26 @@ def read_queue(
             continue
         data = commit_log.chain.select(entry.position, entry.size)
         if data is None:
+            if records and not _is_gone(entry, commit_log):
+                return Found(status, at, low, high, records)  # the next read will say what is wrong with it
+            _check_gone(entry, commit_log, at)
             status = status if records else ReadStatus.REMOVED
             continue
         records.append((at, entry.position, data))
         count, size, status = count + number, size + entry.size, ReadStatus.FOUND
+    if next_offset == offset:
+        raise CorruptRecord(offset, f"entry {offset} of the queue is damaged; `ember store verify` tells which")
     return Found(status, next_offset, low, high, records)
+
+
+def _is_gone(entry: QueueEntry | BatchEntry, commit_log: CommitLog) -> bool:
+    """Whether the record of an entry has expired, or there never was one."""
+    return entry.position < commit_log.chain.begin or (isinstance(entry, QueueEntry) and entry.is_blank)
+
+
+def _check_gone(entry: QueueEntry | BatchEntry, commit_log: CommitLog, offset: int) -> None:
+    if not _is_gone(entry, commit_log):
+        raise CorruptRecord(entry.position, f"entry {offset} of the queue leads there, where no record of its size is")
 
 
 def _outside(offset: int, low: int, high: int) -> Found | None:
@@ -153,7 +169,15 @@ def to_message(record: Record) -> StoredMessage:
     )
 
 
-def to_batch(found: Found) -> Batch:
-    """Decode what was found; every record is checked against its checksum. Raises CorruptRecord."""
-    messages = [to_message(decode_record(data, position)) for _, position, data in found.records]
+def to_batch(found: Found, commit_log: CommitLog, *, topic: str, queue: int) -> Batch:
+    """Decode what was found; every record is checked whole, and that it is the one asked for. Raises CorruptRecord."""
+    messages = []
+    for offset, position, data in found.records:
+        message = to_message(commit_log.decode(data, position))
+        if is_light_queue(topic):
+            message = message._replace(offset=offset)
+        elif (message.topic, message.queue, message.offset) != (topic, queue, offset):
+            place = f"{message.topic}/{message.queue} offset {message.offset}"
+            raise CorruptRecord(position, f"{place} lies there, {topic}/{queue} offset {offset} was asked for")
+        messages.append(message)
     return Batch(messages, found.status, found.next_offset, found.min_offset, found.max_offset)

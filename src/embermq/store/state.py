@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
-from embermq.errors import StoreUnwritable
+from embermq.errors import DiskFailed, DiskFull, StoreUnwritable
+from embermq.files.space import DiskSpace
 from embermq.store.opening import Recovered
 from embermq.store.statistics import PutStatistics
+
+
+def refusal_of(error: OSError, path: Path) -> StoreUnwritable:
+    """Why a put is refused, when the disk answered with `error` to what was to be done at `path`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(path, free=DiskSpace.usage(path).free, limit=f"what it takes to write ({error.strerror})")
+    return DiskFailed(path, error)
 
 
 class WriteGate:

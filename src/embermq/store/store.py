@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from embermq.clock import Clock, SystemClock
-from embermq.errors import CorruptRecord, OutOfRange, StoreClosed
+from embermq.errors import CorruptRecord, OutOfRange, StoreClosed, SyncFailed
 from embermq.files.space import DiskSpace
 from embermq.format.message_id import decode_message_id
 from embermq.format.record import Draft
@@ -94,8 +95,15 @@ class Store:
             stopping=self._stopping,
         )
         self._upkeep = Upkeep(parts, self._writer, cleaner, settings, clock)
-        self._upkeep.checkpoint()
-        self._upkeep.watch_space()
+        try:
+            if not self._upkeep.checkpoint():
+                self._writer.check()
+            self._upkeep.watch_space()
+        except BaseException:
+            with suppress(SyncFailed):
+                parts.flusher.stop()
+            close_parts(parts, is_clean=False)
+            raise
         self._housekeeper = Housekeeper(self._upkeep.duties(), clock)
         self._housekeeper.start()
 
@@ -132,12 +140,12 @@ class Store:
         tags: str | None = None,
     ) -> Batch:
         """Messages of a queue from `offset` on. The batch tells where to go on, and why it is empty if it is."""
-        if tags is None:
-            return to_batch(self.read(topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes))
-        wanted = TagFilter.parse(tags)
-        batch = to_batch(
-            self.read(topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=wanted.accepts_code)
-        )
+        wanted = TagFilter.parse(tags) if tags is not None else None
+        accept = wanted.accepts_code if wanted is not None else None
+        found = self.read(topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=accept)
+        batch = to_batch(found, self._parts.commit_log, topic=topic, queue=queue)
+        if wanted is None:
+            return batch
         # Two tags may share a hash: only the text decides.
         return replace(batch, messages=[message for message in batch if wanted.accepts(message.tags)])
 
@@ -313,8 +321,8 @@ class Store:
         """The message at `position`, if it is there and really has the key: the index knows only hashes."""
         try:
             record = self._parts.commit_log.read(position)
+            if record.topic == topic and key in keys_of(record.properties):
+                return to_message(record)
         except (OutOfRange, CorruptRecord):
             return None  # expired; or damaged, which `ember store verify` reports
-        if record.topic != topic or key not in keys_of(record.properties):
-            return None
-        return to_message(record)
+        return None

@@ -9,8 +9,9 @@ from embermq.errors import TopicNotFound
 from embermq.files.durable import read_with_backup, replace_file
 from embermq.format.tables import TopicTable, decode_topics, encode_topics
 from embermq.log.queue_kind import QueueKind
-from embermq.model.topic import TopicConfig, check_topic, is_light_queue
+from embermq.model.topic import TopicConfig, check_topic, is_light_queue, is_system_topic
 from embermq.model.version import DataVersion
+from embermq.store.state import refusal_of
 
 
 class Topics:
@@ -56,15 +57,24 @@ class Topics:
             raise TopicNotFound(name)
         self._replace({key: value for key, value in self._table.topics.items() if key != name})
 
-    def kind_of(self, name: str) -> QueueKind:
-        """The kind of queue that messages of this topic are filed in."""
-        found = self._table.topics.get(name)
-        if found is None or is_light_queue(name):
+    def is_known(self, name: str) -> bool:
+        """Whether messages of this topic may be: it is in the table, or none of its business."""
+        return name in self._table.topics or is_light_queue(name) or is_system_topic(name)
+
+    def kind_of(self, name: str) -> QueueKind | None:
+        """The kind of queue that messages of this topic are filed in; None if there is no such topic."""
+        if is_light_queue(name):
             return QueueKind.SIMPLE
+        found = self._table.topics.get(name)
+        if found is None:
+            return None
         return QueueKind.BATCH if found.queue_type == QueueKind.BATCH else QueueKind.SIMPLE
 
     def _replace(self, topics: dict[str, TopicConfig]) -> None:
         table = TopicTable(self._table.version.next(self._clock.now_ms()), topics)
-        self._path.parent.mkdir(exist_ok=True)
-        replace_file(self._path, encode_topics(table), keep_backup=True)
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            replace_file(self._path, encode_topics(table), keep_backup=True)
+        except OSError as error:
+            raise refusal_of(error, self._path) from error
         self._table = table

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 
 from embermq.clock import Clock
-from embermq.errors import FlushTimeout, SyncFailed
+from embermq.errors import FlushTimeout, StoreUnwritable, SyncFailed
 from embermq.format.checkpoint import Checkpoint, Progress
 from embermq.log.key_index import FOREVER_MS
 from embermq.store.cleaner import Cleaner, find_shortage
 from embermq.store.housekeeper import Duty
 from embermq.store.parts import Parts
 from embermq.store.settings import StoreSettings
+from embermq.store.state import refusal_of
 from embermq.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,8 @@ class Upkeep:
             log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
             self._writer.gate.close(error)
             return False
-        # Last, because it promises that all the rest is on disk.
+        # Last, because it promises that all the rest is on disk. It is written whole each time, so one that
+        # fails does not harm the next.
         parts.checkpoint.save(
             Checkpoint(time, queue_time, time, previous.master_flushed_position, previous.confirmed_position),
             Progress(position, queue_count, entry_count, index_files, index_entries, time, queue_time, time),
@@ -81,13 +83,23 @@ class Upkeep:
 
     def watch_space(self) -> None:
         """Refuse puts while space is short, and allow them as soon as it is not."""
-        shortage = find_shortage(self._parts.commit_log.chain.paths, self._reserve, self._full_ratio)
+        shortage = find_shortage(self._parts.commit_log.chain.paths, self._reserve, self._full_ratio) or self._mark()
         if shortage is not None:
             if self._writer.gate.refusal is None:
                 log.error("refusing puts: %s", shortage)
             self._writer.gate.refuse(shortage)
         elif self._writer.gate.allow():
             log.info("space is back; puts are allowed again")
+
+    def _mark(self) -> StoreUnwritable | None:
+        """See to it that the store is marked as open before a put changes it; the reason if that fails."""
+        mark = self._parts.mark
+        try:
+            if not mark.is_made:
+                mark.make()
+        except OSError as error:
+            return refusal_of(error, self._parts.layout.abort_file)
+        return None
 
     def catch_up(self) -> None:
         """Dispatch what became visible while nobody put."""

@@ -10,14 +10,14 @@ that one sync serves all of them, and take it again to dispatch what became visi
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from embermq.clock import Clock
-from embermq.errors import DiskFull, StoreBusy, StoreClosed
-from embermq.files.space import DiskSpace
+from embermq.errors import FileSealed, StoreBusy, StoreClosed, StoreUnwritable, SyncFailed
 from embermq.format.record import DraftFields
 from embermq.log.commit_log import Appended, CommitLog
 from embermq.log.dispatching import tags_code_of
@@ -27,7 +27,7 @@ from embermq.log.queue_offsets import Assignment, QueueOffsets
 from embermq.model.message import Receipts
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.settings import Durability
-from embermq.store.state import WriteGate
+from embermq.store.state import WriteGate, refusal_of
 from embermq.store.statistics import Statistics
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Writer:
             try:
                 self._dispatcher.dispatch(self.visible_end())
             except OSError as error:
-                refusal = self._refuse_for_space(error)
+                refusal = self._refuse(error)
                 log.error("dispatch stopped position=%d reason=%s", self._dispatcher.position, refusal)
 
     def _admit(self) -> None:
@@ -129,7 +129,12 @@ class Writer:
         try:
             appended = self._commit_log.append(assignment.drafts, assignment.offsets, together=together)
         except OSError as error:
-            raise self._refuse_for_space(error) from error
+            raise self._refuse(error) from error
+        except SyncFailed as error:  # of a write buffer that had to be committed first
+            self._flusher.fail(error)
+            raise
+        except FileSealed as error:
+            raise self._flusher.failure or SyncFailed(self._path, OSError(errno.EIO, str(error))) from error
         self._offsets.confirm(assignment)
         items = self._place(assignment, appended)
         self._dispatcher.expect(appended.begin, appended.end, items)
@@ -157,10 +162,8 @@ class Writer:
         if self._dispatcher.position < end:
             self.dispatch()
 
-    def _refuse_for_space(self, error: OSError) -> DiskFull:
+    def _refuse(self, error: OSError) -> StoreUnwritable:
         """Refuse puts from now on, because the disk did not give what was asked for."""
-        path = self._commit_log.chain.paths[0]
-        wanted = f"what the next file needs ({error.strerror or error})"
-        refusal = DiskFull(path, free=DiskSpace.usage(path).free, limit=wanted)
+        refusal = refusal_of(error, Path(error.filename or self._commit_log.chain.paths[0]))
         self.gate.refuse(refusal)
         return refusal
