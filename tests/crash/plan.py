@@ -56,14 +56,12 @@ def message_of(seed: int, number: int) -> Message:
     )
 
 
-def iter_steps(seed: int, begin: int, count: int) -> Iterator[Step]:
-    """`count` steps; the messages are numbered from `begin` on."""
+def iter_steps(seed: int, begin: int, count: int, *, only_puts: bool = False) -> Iterator[Step]:
+    """`count` steps; the messages are numbered from `begin` on. The first is always a put."""
     chance = random.Random(f"{seed}-{begin}-steps")
     for number in range(count):
-        action = chance.choices(
-            ["put", "put_many", "checkpoint", "clean", "pause"],
-            weights=[60, 25, 5, 3, 7] if number else [1, 0, 0, 0, 0],
-        )[0]
+        weights = [60, 25, 0, 0, 0] if only_puts or not number else [60, 25, 5, 3, 7]
+        action = chance.choices(["put", "put_many", "checkpoint", "clean", "pause"], weights=weights)[0]
         many = {"put": 1, "put_many": chance.randrange(2, 20)}.get(action, 0)
         yield Step(action, range(begin, begin + many))  # type: ignore[arg-type]
         begin += many

@@ -197,7 +197,6 @@ def test_queues_are_on_disk_before_the_log_files_they_came_from_go(faults: Fault
     store.close()
 
 
-@pytest.mark.xfail(reason="Store.__init__ lets go of nothing when its first checkpoint fails", strict=True)
 def test_an_opening_that_fails_lets_the_directory_go(faults: Faults, tmp_path: Path) -> None:
     a_store(tmp_path / "store").close()
     faults.add(fail(errno.ENOSPC), call="pwrite", path="store/checkpoint")
@@ -207,7 +206,6 @@ def test_an_opening_that_fails_lets_the_directory_go(faults: Faults, tmp_path: P
     a_store(tmp_path / "store").close()
 
 
-@pytest.mark.xfail(reason="close_parts stops at the first error and keeps the lock", strict=True)
 @pytest.mark.parametrize("call", ["unlink", "fsync"])
 def test_a_close_that_fails_lets_the_directory_go(faults: Faults, tmp_path: Path, call: str) -> None:
     store = a_store(tmp_path / "store")
@@ -219,7 +217,6 @@ def test_a_close_that_fails_lets_the_directory_go(faults: Faults, tmp_path: Path
     a_store(tmp_path / "store").close()
 
 
-@pytest.mark.xfail(reason="a topic that cannot be saved raises a bare OSError", strict=True)
 @pytest.mark.parametrize("call", ["create", "fsync", "replace"])
 def test_a_topic_that_cannot_be_saved_refuses_the_put_in_our_words(faults: Faults, tmp_path: Path, call: str) -> None:
     with a_store(tmp_path / "store") as store:
@@ -230,7 +227,6 @@ def test_a_topic_that_cannot_be_saved_refuses_the_put_in_our_words(faults: Fault
         assert store.put(Message("orders", b"x")).offset == 0
 
 
-@pytest.mark.xfail(reason="every OSError while a file is made is called a full disk", strict=True)
 @pytest.mark.parametrize("call", ["create", "posix_fallocate", "fsync"])
 def test_a_broken_disk_is_not_called_a_full_one(faults: Faults, tmp_path: Path, call: str) -> None:
     store = a_store(tmp_path / "store", prepare_files=False)
@@ -243,9 +239,6 @@ def test_a_broken_disk_is_not_called_a_full_one(faults: Faults, tmp_path: Path, 
     assert "disk full" not in str(caught.value)
 
 
-@pytest.mark.xfail(
-    reason="a commit in the writer's thread fails behind the flusher's back, and ends its thread", strict=True
-)
 def test_a_commit_that_fails_in_a_put_is_told_as_a_failed_sync(faults: Faults, tmp_path: Path) -> None:
     lazy = {"commit_interval_ms": 60_000, "commit_thorough_interval_ms": 60_000, "flush_interval_ms": 60_000}
     store = a_store(tmp_path / "store", durability="pooled", pool_buffers=1, **lazy)
@@ -261,7 +254,6 @@ def test_a_commit_that_fails_in_a_put_is_told_as_a_failed_sync(faults: Faults, t
     assert errors and all(isinstance(error, SyncFailed) for error in errors)
 
 
-@pytest.mark.xfail(reason="between the seal of a file and the flusher's failure a put raises FileSealed", strict=True)
 def test_a_put_that_finds_a_sealed_file_is_refused_like_all_others(tmp_path: Path) -> None:
     store = a_store(tmp_path / "store", durability="sync")
     store.put(Message("orders", b"x"))
@@ -274,7 +266,6 @@ def test_a_put_that_finds_a_sealed_file_is_refused_like_all_others(tmp_path: Pat
             store.close()
 
 
-@pytest.mark.xfail(reason="the checkpoint's own sync raises a bare OSError", strict=True)
 def test_a_checkpoint_that_cannot_be_written_says_so_in_our_words(faults: Faults, tmp_path: Path) -> None:
     with a_store(tmp_path / "store") as store:
         store.put(Message("orders", b"x"))

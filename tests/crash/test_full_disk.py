@@ -101,7 +101,6 @@ def test_a_store_that_was_closed_on_a_full_disk_keeps_everything(small_disk: Pat
         assert read_all(again)["orders", 0] == bodies
 
 
-@pytest.mark.xfail(reason="opening ends with a bare OSError where `abort` cannot be written", strict=True)
 def test_a_store_opens_on_a_full_disk_and_can_be_read(small_disk: Path) -> None:
     store = a_store(small_disk / "store")
     bodies, _ = put_until_refused(store)
@@ -114,7 +113,6 @@ def test_a_store_opens_on_a_full_disk_and_can_be_read(small_disk: Path) -> None:
         wait_until(lambda: can_put(again), seconds=5)
 
 
-@pytest.mark.xfail(reason="Dispatcher finds no record below the log's beginning and stands still", strict=True)
 def test_messages_become_visible_again_when_retention_has_overtaken_the_dispatcher(memory_path: Path) -> None:
     # So many that the dispatcher must read them from the log, in files that go while it cannot write.
     many = [Message("orders", bytes(50), queue=0)] * 66_000

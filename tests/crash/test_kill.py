@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import tempfile
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests.crash.faults import CALLS, TEARABLE
-from tests.crash.model import Outcome, check_reopened
+from tests.crash.model import check_reopened
 from tests.crash.plan import AFTERWARDS, SETTINGS
-from tests.crash.victim import Acknowledged, LastWords, Writers
+from tests.crash.victim import Acknowledged, Writers
 
 DURABILITIES = ("sync", "async", "pooled")
 SEED = 20_240
@@ -30,32 +32,18 @@ def settings_of(durability: str, **others: Any) -> dict[str, Any]:
     return {**SETTINGS, "durability": durability, **others}
 
 
-def check(
-    path: Path, durability: str, words: LastWords, *, seed: int = SEED, before: list[Acknowledged] | None = None
-) -> Outcome:
-    return check_reopened(
-        path,
-        settings_of(durability),
-        seed,
-        [*(before or []), *words.acknowledged],
-        may_lose=durability == "pooled",
-        durable=words.durable,
-    )
-
-
 @lru_cache
-def count_calls(writers: Writers, durability: str, path: Path) -> dict[str, int]:
+def count_calls(writers: Writers, durability: str) -> dict[str, int]:
     """How often an undisturbed writer makes each call."""
-    words = writers.run(path, settings_of(durability), seed=SEED, steps=STEPS)
+    with tempfile.TemporaryDirectory() as folder:
+        words = writers.run(Path(folder, "store"), settings_of(durability), seed=SEED, steps=STEPS)
     assert words.exit_code == 0 and not words.refused
     return words.calls
 
 
 def choose(count: int, most: int, salt: str) -> list[int]:
-    """At most `most` of the numbers from 1 to `count`, the first and the last among them."""
-    if count <= most:
-        return list(range(1, count + 1))
-    return sorted({1, count, *random.Random(f"{SEED}-{salt}").sample(range(2, count), max(most - 2, 0))})[:most]
+    """At most `most` of the numbers from 1 to `count`."""
+    return sorted(random.Random(f"{SEED}-{salt}").sample(range(1, count + 1), min(most, count)))
 
 
 def moments_of(call: str) -> list[str]:
@@ -63,19 +51,28 @@ def moments_of(call: str) -> list[str]:
 
 
 def kill_at_calls(writers: Writers, durability: str, call: str, most: int, path: Path) -> None:
-    count = count_calls(writers, durability, path.parent / f"counted-{durability}").get(call, 0)
+    count = count_calls(writers, durability).get(call, 0)
     assert count, f"no {call} was made"
+    figures: Counter[str] = Counter()
     for moment in moments_of(call):
         for at in choose(count, most, f"{durability}-{call}-{moment}"):
             print(f"seed={SEED} {durability}: killed {moment} {call} number {at} of {count}")
-            words = writers.run(
-                path, settings_of(durability), seed=SEED, steps=STEPS, death={"call": call, "at": at, "moment": moment}
-            )
+            death = {"call": call, "at": at, "moment": moment}
+            words = writers.run(path, settings_of(durability), seed=SEED, steps=STEPS, death=death)
             # Threads share calls out differently each time, so that the last ones may not come.
             assert words.was_killed or words.calls
             assert not words.refused and not words.troubles
-            check(path, durability, words)
+            outcome = check_reopened(
+                path,
+                settings_of(durability),
+                SEED,
+                words.acknowledged,
+                may_lose=durability == "pooled",
+                durable=words.durable,
+            )
+            figures.update(kills=words.was_killed, acknowledged=len(words.acknowledged), lost=len(outcome.lost))
             shutil.rmtree(path)
+    print(durability, call, dict(figures))
 
 
 @pytest.mark.parametrize("call", WRITER_CALLS)
@@ -102,6 +99,7 @@ def kill_again_and_again(
     """One directory, many lives: each begins where the last was cut off."""
     chance = random.Random(seed)
     acknowledged: list[Acknowledged] = []
+    figures: Counter[str] = Counter()
     for generation in range(generations):
         delay = chance.uniform(0.0, 0.25)
         print(f"seed={seed} {durability} lanes={lanes}: generation {generation} killed after {delay:.4f} s")
@@ -122,6 +120,8 @@ def kill_again_and_again(
         lost = {each.number for each in outcome.lost}
         acknowledged += [each for each in words.acknowledged if each.number not in lost]
         acknowledged += outcome.afterwards
+        figures.update(kills=1, acknowledged=len(words.acknowledged), lost=len(lost))
+    print(durability, dict(figures))
 
 
 @pytest.mark.parametrize("lanes", [1, 3])

@@ -9,8 +9,6 @@ import shutil
 import threading
 from pathlib import Path
 
-import pytest
-
 from embermq import Message
 from embermq.errors import StoreClosed
 from embermq.model.topic import TopicConfig
@@ -60,9 +58,6 @@ def test_a_topic_is_deleted_or_not_whenever_the_process_dies(memory_path: Path) 
     check_copies(copies_while_deleting(memory_path, TopicConfig("gone")))
 
 
-@pytest.mark.xfail(
-    reason="a queue of kind BatchCQ whose topic is gone is refused as one of the wrong kind", strict=True
-)
 def test_a_topic_of_batches_is_deleted_or_not_whenever_the_process_dies(memory_path: Path) -> None:
     check_copies(copies_while_deleting(memory_path, TopicConfig("gone", attributes={"queue.type": "BatchCQ"})))
 

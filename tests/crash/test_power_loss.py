@@ -18,6 +18,8 @@ from tests.crash.power import PowerDisk, skip_without_power_disk
 from tests.crash.victim import Acknowledged, Writers
 
 SEED = 8_800
+# Nothing reaches the disk unless somebody waits for it: the most that a crash can take.
+LAZY = {"sync_timeout_ms": 2_000, "flush_interval_ms": 60_000, "flush_thorough_interval_ms": 60_000}
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def cut_again_and_again(
     writers: Writers, disk: PowerDisk, durability: str, *, seed: int, cycles: int, lanes: int
 ) -> None:
     chance = random.Random(seed)
-    settings = {**SETTINGS, "durability": durability, "sync_timeout_ms": 2_000}
+    settings = {**SETTINGS, **LAZY, "durability": durability}
     acknowledged: list[Acknowledged] = []
     figures = {"cuts": 0, "acknowledged": 0, "lost": 0}
     for cycle in range(cycles):
@@ -65,6 +67,20 @@ def test_what_was_on_disk_when_the_power_went_is_there(
     writers: Writers, disk: PowerDisk, durability: str, cycles: int
 ) -> None:
     cut_again_and_again(writers, disk, durability, seed=SEED, cycles=cycles, lanes=2)
+
+
+def test_what_a_killed_process_left_in_memory_is_on_disk_once_the_store_is_open_again(
+    writers: Writers, disk: PowerDisk
+) -> None:
+    lazy = {**SETTINGS, **LAZY, "durability": "async", "max_bytes": None}
+    killed = writers.run(disk.path / "store", lazy, seed=SEED, steps=5_000, only_puts=True, kill_after=0.3)
+    assert killed.was_killed and killed.acknowledged[-1].position > SETTINGS["log_file_size"]
+    strict = {**lazy, "durability": "sync"}
+    opened = writers.run(disk.path / "store", strict, seed=SEED, begin=10_000, steps=3)
+    assert opened.exit_code == 0 and opened.acknowledged
+    disk.cut()
+    disk.restart()
+    check_reopened(disk.path / "store", strict, SEED, [*killed.acknowledged, *opened.acknowledged])
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -265,13 +264,11 @@ TestSync = SyncMachine.TestCase
 TestSync.settings = settings(max_examples=_EXAMPLES * 3 // 10, stateful_step_count=40)
 
 
-@pytest.mark.xfail(reason="Cleaner._log_files pairs no file with one time", strict=True)
 def test_cleaning_a_store_without_a_log_does_nothing(tmp_path: Path) -> None:
     with a_store(tmp_path / "store") as store:
         assert store.clean() == 0
 
 
-@pytest.mark.xfail(reason="ConsumeQueue.put takes a batch whose offsets begin again for a mistake of ours", strict=True)
 def test_queues_are_made_again_when_a_topic_was_deleted_and_used_again(tmp_path: Path) -> None:
     with a_store(tmp_path / "store") as store:
         store.put_many([Message("orders", b"old", queue=0)] * 3)
@@ -282,7 +279,6 @@ def test_queues_are_made_again_when_a_topic_was_deleted_and_used_again(tmp_path:
         assert [message.body for message in store.get("orders", queue=0, offset=0)] == [b"new", b"new"]
 
 
-@pytest.mark.xfail(reason="queues that are made again do not ask whether their topic is still there", strict=True)
 def test_a_deleted_topic_does_not_come_back_when_queues_are_made_again(tmp_path: Path) -> None:
     with a_store(tmp_path / "store") as store:
         store.put(Message("orders", b"old", queue=0))

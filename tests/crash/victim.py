@@ -90,6 +90,7 @@ class Writers:
         begin: int = 0,
         steps: int = 100,
         lanes: int = 1,
+        only_puts: bool = False,
         death: dict[str, Any] | None = None,
         kill_after: float | None = None,
         at_kill: Callable[[], None] | None = None,
@@ -100,7 +101,7 @@ class Writers:
         """
         job = {
             "path": str(path), "settings": settings, "seed": seed, "begin": begin, "steps": steps, "lanes": lanes,
-            "death": death,
+            "death": death, "only_puts": only_puts,
         }  # fmt: skip
         ours, theirs = os.pipe()
         socket.send_fds(self._control, [json.dumps(job).encode()], [theirs])

@@ -55,7 +55,7 @@ def run(job: dict[str, Any], report: Report) -> None:
 
 def _do_steps(store: Store, job: dict[str, Any], lane: int, report: Report) -> None:
     begin = job["begin"] + lane * 1_000_000
-    for step in iter_steps(job["seed"], begin, job["steps"]):
+    for step in iter_steps(job["seed"], begin, job["steps"], only_puts=job["only_puts"]):
         try:
             _do(store, step, job["seed"], report)
         except EmberError as error:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from embermq.clock import Clock, SystemClock
-from embermq.errors import CorruptRecord, OutOfRange, StoreClosed, SyncFailed
+from embermq.errors import CorruptRecord, OutOfRange, StoreClosed, SyncFailed, TopicNotFound
 from embermq.files.space import DiskSpace
 from embermq.format.message_id import decode_message_id
 from embermq.format.record import Draft
@@ -229,9 +229,12 @@ class Store:
         """Forget a topic and its queues; its records go when their log files do."""
         with self._writer.lock:
             self._check_open()
-            self._parts.topics.delete(name)
+            if self._parts.topics.find(name) is None:
+                raise TopicNotFound(name)
+            # The topic last: queues without a topic would stay for ever, a topic without queues gets them back.
             self._parts.queues.delete_topic(name)
             self._parts.offsets.forget(name)
+            self._parts.topics.delete(name)
         self._upkeep.checkpoint()
 
     def listen(self, listener: Listener) -> None:
