@@ -18,10 +18,10 @@ from embermq.errors import CorruptRecord, OutOfRange, StoreMissing
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
 from embermq.format.checkpoint import Checkpoint, Progress
-from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Record, decode_record, read_frame
+from embermq.format.record import Record, decode_record
 from embermq.log.commit_log import CommitLog
 from embermq.log.key_index import KeyIndex, keys_of
-from embermq.log.recovery import scan_log
+from embermq.log.recovery import is_closed, scan_log
 from embermq.store.checkpoint_file import CheckpointFile
 from embermq.store.layout import CHECKPOINT_FILE, CONFIG_FOLDER, LOG_FOLDER, Layout, find_layout
 from embermq.store.parts import TOPICS_FILE
@@ -110,7 +110,7 @@ class StoreReader:
         end = self.end if end is None else min(end, self.end)
         while begin < end and (data := self._log.chain.select_rest(begin)) is not None:
             at = 0
-            while begin + at < end and not _is_closed(data, at):
+            while begin + at < end and not is_closed(data, at, len(data)):
                 record = decode_record(data[at:], begin + at)
                 yield record
                 at += record.size
@@ -207,8 +207,3 @@ class StoreReader:
             return last.position + last.size if self._log.read(last.position).size == last.size else self.begin
         except (OutOfRange, CorruptRecord):
             return self.begin
-
-
-def _is_closed(data: memoryview, at: int) -> bool:
-    """Whether the records of a file end here, by a BLANK record or because it is full."""
-    return len(data) - at < BLANK_SIZE or read_frame(data, at) == (len(data) - at, MAGIC_BLANK)
