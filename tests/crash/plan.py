@@ -16,6 +16,7 @@ from tests.builders import SMALL_SIZES
 TOPICS = ("orders", "bills", "clicks")
 QUEUES = 4
 LARGEST = 5_000
+LARGEST_BATCH = 19
 AFTERWARDS = 10**9  # from here on, numbers of messages that a check adds: one for every queue
 NUMBER = "number"
 
@@ -62,6 +63,6 @@ def iter_steps(seed: int, begin: int, count: int, *, only_puts: bool = False) ->
     for number in range(count):
         weights = [60, 25, 0, 0, 0] if only_puts or not number else [60, 25, 5, 3, 7]
         action = chance.choices(["put", "put_many", "checkpoint", "clean", "pause"], weights=weights)[0]
-        many = {"put": 1, "put_many": chance.randrange(2, 20)}.get(action, 0)
+        many = {"put": 1, "put_many": chance.randint(2, LARGEST_BATCH)}.get(action, 0)
         yield Step(action, range(begin, begin + many))  # type: ignore[arg-type]
         begin += many

@@ -38,6 +38,7 @@ class LastWords:
     is_open: bool = False
     acknowledged: list[Acknowledged] = field(default_factory=list)
     durable: int = 0  # all before this log position was on disk
+    after_cut: set[int] = field(default_factory=set)  # numbers acknowledged after `at_kill`
     refused: dict[int, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)  # what else went wrong with the disk
     ended: str | None = None  # the error that opening or closing raised
@@ -109,9 +110,14 @@ class Writers:
         pid = int(self._control.recv(64))
         words = LastWords()
         with io.FileIO(ours) as pipe:
-            heard = _listen(pipe, pid, kill_after, at_kill)
+            heard, later = _listen(pipe, pid, kill_after, at_kill)
         for line in heard.decode().splitlines():
             words.add(line)
+        sure, durable = len(words.acknowledged), words.durable
+        for line in later.decode().splitlines():
+            words.add(line)
+        if at_kill is not None:
+            words.after_cut, words.durable = {each.number for each in words.acknowledged[sure:]}, durable
         words.exit_code = int(self._control.recv(64))
         return words
 
@@ -129,17 +135,21 @@ class Writers:
 GRACE_S = 0.3  # how long a writer whose disk has died may go on talking
 
 
-def _listen(pipe: io.FileIO, pid: int, kill_after: float | None, at_kill: Callable[[], None] | None) -> bytes:
-    heard = bytearray()
+def _listen(
+    pipe: io.FileIO, pid: int, kill_after: float | None, at_kill: Callable[[], None] | None
+) -> tuple[bytes, bytes]:
+    """What is said up to the kill, or to the call of `at_kill`, and what after that."""
+    heard, before = bytearray(), b""
     deadline = None if kill_after is None else time.monotonic() + kill_after
     while True:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         if select.select([pipe], [], [], left)[0]:
             part = pipe.read(65_536)
             if not part:
-                return bytes(heard)
+                return before, bytes(heard)
             heard += part
         elif at_kill is not None:
+            before, heard = bytes(heard), bytearray()
             at_kill()
             at_kill, deadline = None, time.monotonic() + GRACE_S
         else:
