@@ -184,8 +184,8 @@ def encode_drafts(
             size = head_size + body_size + topic_size + 2 + properties_size
             head = pack_head(
                 size, magic, crc32(body) & 0x7FFF_FFFF, queue, flag, offset, position,
-                sys_flag & _NO_HOST_FLAGS | host_flags, born, born_host, store_time, store_host,
-                reconsume_times, prepared, body_size,
+                sys_flag & _NO_HOST_FLAGS | host_flags if sys_flag else host_flags, born, born_host,
+                store_time, store_host, reconsume_times, prepared, body_size,
             )  # fmt: skip
             parts += head, body, topic_part + pack_short(properties_size) + properties if properties_size else bare_tail
             if crc_size:

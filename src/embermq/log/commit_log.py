@@ -11,6 +11,7 @@ record closes the space that is left; at least its 8 bytes are always kept free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from embermq.clock import Clock
@@ -190,10 +191,7 @@ def frame_size(data: memoryview, position: int) -> int:
 
 
 def _positions(begin: int, sizes: Sequence[int]) -> list[int]:
-    positions = []
-    for size in sizes:
-        positions.append(begin)
-        begin += size
+    *positions, _ = accumulate(sizes, initial=begin)
     return positions
 
 

@@ -53,11 +53,11 @@ class Intake:
 
     def drafts(self, messages: Iterable[Message], born_time: int) -> list[DraftFields]:
         """The drafts of `messages`, each with a queue if it names none. Raises a RequestError; then nothing changed."""
-        born_host, largest = self._born_host, self._limits.body_size
+        born_host, largest, turns = self._born_host, self._limits.body_size, self._turns
         drafts: list[DraftFields] = []
         add = drafts.append
-        target: _Target | None = None
-        target_name = ""
+        target_name: str | None = None
+        topic, queues = b"", 0
         for message in messages:
             body, name, flag = message.body, message.topic, message.flag
             if type(body) is not bytes:
@@ -69,20 +69,18 @@ class Intake:
             properties = b""
             if message.properties is not NO_PROPERTIES or message.keys or message.tags:
                 properties = self._properties(message)
-            if target is None or name != target_name:
-                target, target_name = self._target(name), name
+            if name != target_name:
+                topic, _, queues = self._target(name)
+                target_name = name
             queue = message.queue
             if queue is None:
-                queue = self._next_turn(target)
-            elif not 0 <= queue < target.queues:
-                raise IllegalQueue(name, queue, target.queues)
-            add((target.name, queue, body, properties, flag, 0, born_time, born_host, 0, 0))
+                turn = turns.get(topic, 0)
+                turns[topic] = turn + 1
+                queue = turn % queues
+            elif not 0 <= queue < queues:
+                raise IllegalQueue(name, queue, queues)
+            add((topic, queue, body, properties, flag, 0, born_time, born_host, 0, 0))
         return drafts
-
-    def _next_turn(self, target: _Target) -> int:
-        turn = self._turns.get(target.name, 0)
-        self._turns[target.name] = turn + 1
-        return turn % target.queues
 
     def _target(self, name: str) -> _Target:
         """The topic to write to, if it may be written to."""
