@@ -25,11 +25,25 @@ MAY_IMPORT = {
     "files": {"errors", "clock"},
     "log": {"errors", "clock", "model", "format", "kernels", "files"},
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
-    "cli": {"errors", "clock", "model", "format", "files", "log", "store", "__version__"},
+    "net": {"errors", "clock", "model", "format", "kernels"},
+    "rpc": {"errors", "clock", "model", "format"},
+    "access": {"errors", "clock", "model", "format", "files", "rpc"},
+    "broker": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "rpc", "access"},
+    "nameserver": {"errors", "clock", "model", "format", "files", "rpc", "access"},
+    "client": {"errors", "clock", "model", "format", "net"},
+    "admin": {"errors", "clock", "model", "format", "net", "client"},
+    "server": {
+        *("errors", "clock", "model", "format", "kernels", "files", "log", "store", "net", "client", "rpc", "access"),
+        *("broker", "nameserver", "__version__"),
+    },
+    "cli": {
+        *("errors", "clock", "model", "format", "files", "log", "store", "net", "client", "admin", "server"),
+        "__version__",
+    },
     "__main__": {"cli"},
-    "": {"errors", "clock", "model", "store"},  # embermq/__init__.py: the public names
+    "": {"errors", "clock", "model", "store", "client"},  # embermq/__init__.py: the public names
 }
-MAY_HAVE_DEPENDENCIES = {"kernels"}
+MAY_HAVE_DEPENDENCIES = {"kernels", "server"}
 UNFINISHED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 LARGEST_FILE = 500
 

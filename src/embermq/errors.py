@@ -22,7 +22,15 @@
     │       └── FlushTimeout  written, but not known to be on disk in time
     ├── RequestError          a request we refuse; nothing was changed
     │   ├── TopicNotFound
+    │   ├── GroupNotFound
+    │   ├── MessageNotFound
+    │   ├── NotSubscribed     the group does not read this topic
+    │   ├── NotOnline         no such client is connected
     │   ├── NotPermitted
+    │   │   └── AccessDenied  who asks is not known, or may not
+    │   ├── NotSupported      a request we do not serve
+    │   ├── IllegalField      a field of a request that is missing or makes no sense
+    │   ├── IllegalFilter     an expression that cannot be read
     │   └── IllegalMessage
     │       ├── IllegalTopic
     │       ├── IllegalQueue
@@ -32,6 +40,11 @@
     │       └── TooManyKeys
     ├── SettingsError         a setting that cannot be
     └── TransportError        the network, or a peer that talks nonsense
+        ├── BadFrame          bytes that are no frame; the connection is closed
+        ├── ConnectionLost    it was closed while an answer was waited for, or cannot be made
+        ├── CallTimeout       no answer in time
+        ├── NoRoute           no broker serves the topic
+        └── Refused           the other side answered with an error
 
 Catch the narrowest one you can act on; let the rest pass.
 """
@@ -207,13 +220,54 @@ class RequestError(EmberError):
 class TopicNotFound(RequestError):
     """There is no such topic, and it is not made by itself."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic {topic!r}; make it with `ember topic create {topic}`")
+    def __init__(self, topic: str, nearest: str | None = None) -> None:
+        near = f"; the nearest name is {nearest!r}" if nearest else ""
+        super().__init__(f"no topic {topic!r}{near}; make it with `ember topic create {topic}`")
         self.topic = topic
 
 
+class GroupNotFound(RequestError):
+    """There is no such consumer group, and it is not made by itself."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"no group {group!r}; make it with `ember group create {group}`")
+        self.group = group
+
+
+class MessageNotFound(RequestError):
+    """No such message, or no longer."""
+
+
+class NotSubscribed(RequestError):
+    """The group does not read this topic, as far as its heartbeats tell."""
+
+
+class NotOnline(RequestError):
+    """No such client is connected."""
+
+
 class NotPermitted(RequestError):
-    """The topic's permission does not allow it."""
+    """A permission, of the broker, the topic or the group, does not allow it."""
+
+
+class AccessDenied(NotPermitted):
+    """Who asks is not known, or may not do this."""
+
+
+class NotSupported(RequestError):
+    """A request that we do not serve."""
+
+
+class IllegalField(RequestError):
+    """A field of a request that is missing or makes no sense."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"field {name!r} of the request: {reason}")
+        self.name = name
+
+
+class IllegalFilter(RequestError):
+    """A filter expression that cannot be read."""
 
 
 class IllegalMessage(RequestError):
@@ -271,3 +325,28 @@ class SettingsError(EmberError):
 
 class TransportError(EmberError):
     """The network, or a peer that talks nonsense."""
+
+
+class BadFrame(TransportError):
+    """Bytes that are no frame; the connection they came on is closed."""
+
+
+class ConnectionLost(TransportError):
+    """A connection that was closed while an answer was waited for, or cannot be made."""
+
+
+class CallTimeout(TransportError):
+    """No answer came in time."""
+
+
+class NoRoute(TransportError):
+    """No broker serves the topic."""
+
+
+class Refused(TransportError):
+    """The other side answered with an error: its code and what it said."""
+
+    def __init__(self, code: int, remark: str | None, *, asked: str) -> None:
+        super().__init__(f"{asked}: refused with code {code}: {remark or 'no reason given'}")
+        self.code = code
+        self.remark = remark

@@ -1,12 +1,16 @@
-"""RocketMQ for tests: fixture `store_tool`."""
+"""RocketMQ for tests: its store (`store_tool`), its clients (`client_tool`), and a cluster for them (`cluster`, `scene`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.builders import wait_until
+from tests.compat.client_tool import Client, Clients, ClientTool
+from tests.compat.cluster import Cluster, running_cluster
+from tests.compat.scene import Scene
 from tests.compat.store_tool import StoreTool, class_path, missing
 
 
@@ -20,11 +24,53 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def store_tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreTool]:
-    """RocketMQ's message store; the first test waits until it is fetched and built."""
+def java_classes() -> str:
+    """RocketMQ's jars and our programs; the first test waits until they are fetched and built."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
-    tool = StoreTool(class_path(), tmp_path_factory.mktemp("rocketmq-home"))
+    return class_path()
+
+
+@pytest.fixture(scope="session")
+def store_tool(java_classes: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreTool]:
+    """RocketMQ's message store."""
+    tool = StoreTool(java_classes, tmp_path_factory.mktemp("rocketmq-home"))
     yield tool
     tool.close()
+
+
+@pytest.fixture(scope="session")
+def client_tool(java_classes: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientTool]:
+    """RocketMQ's Java clients and mqadmin, in one process."""
+    tool = ClientTool(java_classes, tmp_path_factory.mktemp("clients-home"))
+    yield tool
+    tool.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A name server and a broker: EmberMQ's, unless the environment asks for RocketMQ's."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def admin(client_tool: ClientTool, cluster: Cluster) -> Iterator[Client]:
+    with Clients(client_tool, cluster.namesrv) as clients:
+        admin = clients.admin()
+        # A broker listens a moment before it has registered.
+        wait_until(lambda: admin.call("examineBrokerClusterInfo")["brokerAddrTable"], seconds=60)
+        yield admin
+
+
+@pytest.fixture(scope="session")
+def open_scene(client_tool: ClientTool, cluster: Cluster, admin: Client) -> Callable[[], Scene]:
+    """For fixtures whose events all tests of a module look at: `with open_scene() as scene`."""
+    return lambda: Scene(client_tool, cluster, admin)
+
+
+@pytest.fixture
+def scene(open_scene: Callable[[], Scene]) -> Iterator[Scene]:
+    with open_scene() as scene:
+        yield scene

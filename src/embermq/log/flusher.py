@@ -39,16 +39,14 @@ class FlushTimes:
 class Flusher:
     """Moves `flushed` towards the log's end, and tells who waits for it."""
 
-    def __init__(
-        self, chain: FileChain, *, times: FlushTimes, clock: Clock, on_progress: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, chain: FileChain, *, times: FlushTimes, clock: Clock) -> None:
         self.flushed = chain.flushed
         self.failure: SyncFailed | None = None
         self.sync_count = 0
+        self.listeners: list[Callable[[], None]] = []  # called in this thread after every step, and when it failed
         self._chain = chain
         self._times = times
         self._clock = clock
-        self._on_progress = on_progress
         self._wanted = 0
         self._stopping = False
         self._changed = threading.Condition()
@@ -146,4 +144,5 @@ class Flusher:
         with self._changed:
             self.flushed = self._chain.flushed
             self._changed.notify_all()
-        self._on_progress()
+        for listener in self.listeners:
+            listener()

@@ -22,7 +22,8 @@ from embermq.clock import Clock, SystemClock
 from embermq.errors import CorruptRecord, OutOfRange, StoreClosed, SyncFailed, TopicNotFound
 from embermq.files.space import DiskSpace
 from embermq.format.message_id import decode_message_id
-from embermq.format.record import Draft
+from embermq.format.record import Draft, DraftFields
+from embermq.format.tables import TopicTable
 from embermq.log.key_index import keys_of
 from embermq.log.recovery import Report
 from embermq.model.message import Message, Receipt, StoredMessage, milliseconds_of
@@ -34,10 +35,10 @@ from embermq.store.housekeeper import Housekeeper
 from embermq.store.intake import Intake, Limits, with_last_separator
 from embermq.store.parts import close_parts, open_parts
 from embermq.store.reading import Batch, Found, read_queue, to_batch, to_message
-from embermq.store.settings import StoreSettings
+from embermq.store.settings import Durability, StoreSettings
 from embermq.store.state import StoreState
 from embermq.store.upkeep import Upkeep
-from embermq.store.writer import Writer
+from embermq.store.writer import Submitted, Writer
 
 DEFAULT_READ_BYTES = 4 * 1024 * 1024
 END_OF_TIME_MS = 2**63 - 1
@@ -129,6 +130,36 @@ class Store:
         self._check_open()
         return self._writer.put(lambda: [with_last_separator(draft) for draft in make()], together=together)
 
+    def submit(self, drafts: Sequence[DraftFields], *, together: bool = False) -> Submitted:
+        """Write drafts to the log and return at once; properties end with their separator. For event loops.
+
+        What is submitted is put once `settle` returns its end or more; `on_progress` tells when to look. Raises a
+        StoreUnwritable; hold back while `is_behind`.
+        """
+        self._check_open()
+        return self._writer.submit(drafts, together=together)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the disk that puts had better wait, too."""
+        return self._writer.is_behind
+
+    def settle(self) -> int:
+        """Make visible what may be seen; returns the log position before which every put is done."""
+        if self._parts.dispatcher.position < self._writer.visible_end():
+            self._writer.dispatch()
+        is_sync = self.settings.durability is Durability.SYNC
+        return self._parts.flusher.flushed if is_sync else self._parts.commit_log.chain.end
+
+    @property
+    def failure(self) -> SyncFailed | None:
+        """What the disk did, after which no put is ever done again; None as long as it is well."""
+        return self._parts.flusher.failure
+
+    def on_progress(self, call: Callable[[], None]) -> None:
+        """Have `call` called, in the flusher's thread, whenever the disk has got something or failed."""
+        self._parts.flusher.listeners.append(call)
+
     def get(
         self,
         topic: str,
@@ -219,11 +250,15 @@ class Store:
     def find_topic(self, name: str) -> TopicConfig | None:
         return self._parts.topics.find(name)
 
-    def save_topic(self, config: TopicConfig) -> None:
-        """Make a topic or change its settings."""
+    def topic_table(self) -> TopicTable:
+        """All topics and the version of their table, as of this moment."""
+        return self._parts.topics.table
+
+    def save_topic(self, *configs: TopicConfig) -> None:
+        """Make topics or change their settings; they are on disk when this returns."""
         with self._writer.lock:
             self._check_open()
-            self._parts.topics.save(config)
+            self._parts.topics.save(*configs)
 
     def delete_topic(self, name: str) -> None:
         """Forget a topic and its queues; its records go when their log files do."""

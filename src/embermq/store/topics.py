@@ -26,8 +26,8 @@ class Topics:
         self._table = table if table is not None else TopicTable(DataVersion(0, 0, 0), {})
 
     @property
-    def version(self) -> DataVersion:
-        return self._table.version
+    def table(self) -> TopicTable:
+        return self._table
 
     def names(self) -> list[str]:
         return sorted(self._table.topics)
@@ -47,10 +47,11 @@ class Topics:
         self.save(made)
         return made
 
-    def save(self, config: TopicConfig) -> None:
-        """Make or change a topic; on disk when this returns."""
-        check_topic(config.name)
-        self._replace({**self._table.topics, config.name: config})
+    def save(self, *configs: TopicConfig) -> None:
+        """Make or change topics; on disk when this returns."""
+        for config in configs:
+            check_topic(config.name)
+        self._replace({**self._table.topics, **{config.name: config for config in configs}})
 
     def delete(self, name: str) -> None:
         if name not in self._table.topics:

@@ -6,6 +6,9 @@ that one sync serves all of them, and take it again to dispatch what became visi
     with the lock       offsets → records in the log → (async: dispatch)
     without             sync: wait until the disk has them
     with the lock       sync: dispatch
+
+`submit` is the first step alone, for an event loop that must not wait; it learns from the
+flusher when the disk has them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from embermq.clock import Clock
 from embermq.errors import FileSealed, StoreBusy, StoreClosed, StoreUnwritable, SyncFailed
@@ -31,6 +35,14 @@ from embermq.store.state import WriteGate, refusal_of
 from embermq.store.statistics import Statistics
 
 log = logging.getLogger(__name__)
+
+
+class Submitted(NamedTuple):
+    """What was written to the log, and where it ends there."""
+
+    places: Sequence[Placed]
+    end: int
+    store_time: int
 
 
 class Writer:
@@ -73,12 +85,7 @@ class Writer:
         began = self._clock.monotonic()
         try:
             self._admit()
-            with self.lock:
-                if self._is_closed:
-                    raise StoreClosed(self._path)
-                appended, items = self._append(make(), together=together)
-                if self._durability is Durability.ASYNC:
-                    self.dispatch()
+            appended, items = self._write(make, together=together)
             if self._durability is Durability.SYNC:
                 self._wait_for_disk(appended.end)
         except Exception:
@@ -86,6 +93,34 @@ class Writer:
             raise
         self.statistics.count_put(len(items), appended.end - appended.begin, self._clock.monotonic() - began)
         return Receipts(items, appended.store_time, self._host_hex)
+
+    def submit(self, drafts: Sequence[DraftFields], *, together: bool = False) -> Submitted:
+        """Write drafts to the log and return at once; see `is_behind` before."""
+        began = self._clock.monotonic()
+        try:
+            self.check()
+            appended, items = self._write(lambda: drafts, together=together)
+        except Exception:
+            self.statistics.refused += 1
+            raise
+        if self._durability is Durability.SYNC:
+            self._flusher.ask(appended.end)
+        self.statistics.count_put(len(items), appended.end - appended.begin, self._clock.monotonic() - began)
+        return Submitted(items, appended.end, appended.store_time)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the disk that puts had better wait, too."""
+        return self._commit_log.chain.end - self._flusher.flushed >= self._max_unflushed
+
+    def _write(self, make: Callable[[], Sequence[DraftFields]], *, together: bool) -> tuple[Appended, Sequence[Placed]]:
+        with self.lock:
+            if self._is_closed:
+                raise StoreClosed(self._path)
+            appended, items = self._append(make(), together=together)
+            if self._durability is Durability.ASYNC:
+                self.dispatch()
+        return appended, items
 
     def close(self) -> None:
         """Take no more puts, not even of those that wait for the lock, which the caller holds."""

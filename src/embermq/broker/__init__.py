@@ -1,0 +1,1 @@
+"""Requests to answers over a store: sending, pulling, groups, offsets, delays. No sockets."""

@@ -1,0 +1,1 @@
+"""The handlers of a broker, one file per subject."""

@@ -1,0 +1,1 @@
+"""Frames over sockets: connections, the servers that accept them, the dialer that makes them."""

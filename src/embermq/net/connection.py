@@ -1,0 +1,200 @@
+"""One connection: frames in both directions, requests of both sides.
+
+    bytes ─→ frames ─→ commands ─┬─ answers go to whoever called
+                                 └─ requests, all of one read together, go to the receiver
+
+Whoever takes a request either answers it or lets it wait; `owe` and `settle` count those that
+wait for us. Beyond a limit, or while the peer does not take our answers, nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+from embermq.errors import BadFrame, CallTimeout, ConnectionLost
+from embermq.format.command import Command, decode_command, encode_head
+from embermq.format.frame import FrameLimits, missing_size, split_frames
+from embermq.kernels.json_text import loads
+from embermq.model.message import Host
+
+log = logging.getLogger(__name__)
+
+Receiver = Callable[["Connection", Sequence[Command]], None]
+
+
+class ConnectionLimits(NamedTuple):
+    """What one connection may take of us."""
+
+    frame: FrameLimits = FrameLimits()
+    in_flight: int = 1024  # requests that are not answered yet, long polls aside
+    idle_s: float = 120.0
+    write_high: int = 4 * 1024 * 1024  # bytes of answers that wait for the peer
+
+
+DEFAULT_LIMITS = ConnectionLimits()
+
+
+class Connection(asyncio.Protocol):
+    """Commands to and from one peer. All of it runs in the event loop."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        *,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
+        on_close: Callable[[Connection], None] = lambda connection: None,
+    ) -> None:
+        self.peer = Host("", 0)
+        self.local = Host("", 0)  # the address that the peer reached us at
+        self.is_closed = False
+        self.heard_at = 0.0  # of the loop's clock
+        self._receiver = receiver
+        self._limits = limits
+        self._on_close = on_close
+        self._chunks: list[bytes] = []  # of a frame that is not whole yet
+        self._missing = 0  # bytes of it
+        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._owed = 0
+        self._is_paused = False  # reading; see _regulate
+        self._is_blocked = False  # writing
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._closed = self._loop.create_future()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_high)
+        self.peer = _host(transport.get_extra_info("peername"))
+        self.local = _host(transport.get_extra_info("sockname"))
+        self.heard_at = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
+        if self._chunks:
+            self._chunks.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return
+            data = b"".join(self._chunks)
+            self._chunks = []
+        try:
+            frames, taken = split_frames(data, self._limits.frame)
+            commands = [decode_command(frame, loads) for frame in frames]
+        except BadFrame as error:
+            log.warning("connection closed peer=%s reason=%s", self.peer, error)
+            self.abort()
+            return
+        if taken < len(data):
+            rest = data[taken:]
+            self._chunks = [rest]
+            self._missing = missing_size(rest)
+        requests = [command for command in commands if not command.flag & 1]
+        if len(requests) < len(commands):
+            self._take_answers([command for command in commands if command.is_answer])
+        if requests:
+            self._receiver(self, requests)
+
+    def pause_writing(self) -> None:
+        self._is_blocked = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._is_blocked = False
+        self._regulate()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if not call.done():
+                call.set_exception(ConnectionLost(f"{self.peer} closed the connection: {error or 'no reason given'}"))
+        self._chunks = []
+        if not self._closed.done():
+            self._closed.set_result(None)
+        self._on_close(self)
+
+    # What the rest of the program calls.
+
+    def send(self, command: Command) -> None:
+        """Write one command; does nothing when the connection is closed."""
+        body = command.body
+        if isinstance(body, bytes):
+            self.write(encode_head(command, len(body)) + body)
+        else:
+            self.write(b"".join((encode_head(command, sum(map(len, body))), *body)))
+
+    def write(self, frames: bytes) -> None:
+        """Write whole frames."""
+        if self._transport is not None and not self.is_closed:
+            self._transport.write(frames)
+
+    async def call(self, request: Command, *, timeout_s: float) -> Command:
+        """Send a request and wait for its answer. Raises ConnectionLost or CallTimeout."""
+        if self.is_closed:
+            raise ConnectionLost(f"the connection to {self.peer} is closed")
+        answer = self._calls[request.opaque] = self._loop.create_future()
+        self.send(request)
+        try:
+            return await asyncio.wait_for(answer, timeout_s)
+        except TimeoutError as error:
+            raise CallTimeout(f"{self.peer} did not answer request {request.code} within {timeout_s:g} s") from error
+        finally:
+            self._calls.pop(request.opaque, None)
+
+    def owe(self, count: int) -> None:
+        """So many requests are in hand and not answered yet."""
+        self._owed += count
+        self._regulate()
+
+    def settle(self, count: int) -> None:
+        """So many of them are answered, or wait for something that the peer knows of."""
+        self._owed -= count
+        self._regulate()
+
+    @property
+    def is_idle(self) -> bool:
+        return self._loop.time() - self.heard_at > self._limits.idle_s
+
+    def close(self) -> None:
+        """Send what is buffered, then close."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        await asyncio.shield(self._closed)
+
+    def _regulate(self) -> None:
+        """Read only while the peer takes its answers and does not ask too much at once."""
+        if self._transport is None or self.is_closed or self._transport.is_closing():
+            return
+        limit = self._limits.in_flight
+        if self._is_paused:
+            if not self._is_blocked and self._owed <= limit // 2:
+                self._is_paused = False
+                self._transport.resume_reading()
+        elif self._is_blocked or self._owed >= limit:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _take_answers(self, answers: Sequence[Command]) -> None:
+        for answer in answers:
+            call = self._calls.pop(answer.opaque, None)
+            if call is not None and not call.done():
+                call.set_result(answer)
+
+
+def _host(name: object) -> Host:
+    """What a socket is called; nothing for one that has no name any more."""
+    if isinstance(name, tuple) and len(name) >= 2:
+        return Host(str(name[0]).removeprefix("::ffff:"), int(name[1]))
+    return Host("", 0)

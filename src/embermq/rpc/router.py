@@ -1,0 +1,117 @@
+"""Request code to handler, and whatever a handler does to an answer.
+
+A handler takes one request and returns its answer; or nothing, when it answers later by itself
+(a pull that waits); or something to await. A batch handler takes all requests of one read that
+follow each other and answers them itself: that is where work is done many at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from embermq.errors import EmberError, NotSupported
+from embermq.format.command import Command
+from embermq.rpc.outcome import make_refusal
+from embermq.rpc.peer import Peer
+
+log = logging.getLogger(__name__)
+
+Answer = Command | None
+Handler = Callable[[Peer, Command], Answer | Awaitable[Answer]]
+BatchHandler = Callable[[Peer, Sequence[Command]], None]
+Check = Callable[[Peer, Command], None]
+Observe = Callable[[int, int, float], None]  # request code, response code, seconds
+
+
+class Router:
+    """Finds the handler of each request, and answers for those that fail."""
+
+    def __init__(self, *, check: Check | None = None, observe: Observe = lambda request, response, seconds: None):
+        self._handlers: dict[int, Handler] = {}
+        self._batch_handlers: dict[int, BatchHandler] = {}
+        self._check = check  # raises AccessDenied
+        self._observe = observe
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, handlers: Mapping[int, Handler]) -> None:
+        """Have these handlers answer these codes; a code has one handler."""
+        for code, handler in handlers.items():
+            assert code not in self._handlers, f"request code {code} has a handler already"
+            self._handlers[int(code)] = handler
+
+    def add_batch(self, codes: Iterable[int], handler: BatchHandler) -> None:
+        self._batch_handlers.update((int(code), handler) for code in codes)
+
+    def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
+        """Handle all requests of one read, in their order."""
+        if self._check is not None:
+            requests = [request for request in requests if self._is_allowed(peer, request)]
+        for handler, run in groupby(requests, lambda request: self._batch_handlers.get(request.code)):
+            if handler is not None:
+                handler(peer, list(run))
+            else:
+                for request in run:
+                    self._handle(peer, request)
+
+    async def stop(self) -> None:
+        """Wait for the requests that are being answered."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_allowed(self, peer: Peer, request: Command) -> bool:
+        assert self._check is not None
+        try:
+            self._check(peer, request)
+        except EmberError as error:
+            log.warning("refused peer=%s code=%d reason=%s", peer.peer, request.code, error)
+            self._answer(peer, request, make_refusal(request, error), began=self._now())
+            return False
+        return True
+
+    def _handle(self, peer: Peer, request: Command) -> None:
+        began = self._now()
+        handler = self._handlers.get(request.code)
+        try:
+            if handler is None:
+                raise NotSupported(f"request type {request.code} not supported")
+            answer = handler(peer, request)
+        except Exception as error:
+            self._answer(peer, request, self._refusal(peer, request, error), began=began)
+            return
+        if isinstance(answer, Coroutine):
+            peer.owe(1)
+            task = asyncio.get_running_loop().create_task(self._finish(peer, request, answer, began))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif answer is not None:
+            assert isinstance(answer, Command)
+            self._answer(peer, request, answer, began=began)
+
+    async def _finish(self, peer: Peer, request: Command, work: Coroutine[Any, Any, Answer], began: float) -> None:
+        try:
+            answer = await work
+        except (Exception, asyncio.CancelledError) as error:
+            answer = self._refusal(peer, request, error)
+        finally:
+            peer.settle(1)
+        if answer is not None:
+            self._answer(peer, request, answer, began=began)
+
+    def _refusal(self, peer: Peer, request: Command, error: BaseException) -> Command:
+        if not isinstance(error, EmberError | asyncio.CancelledError):
+            log.exception("handler failed peer=%s code=%d fields=%s", peer.peer, request.code, dict(request.fields))
+        return make_refusal(request, error)
+
+    def _answer(self, peer: Peer, request: Command, answer: Command, *, began: float) -> None:
+        self._observe(request.code, answer.code, self._now() - began)
+        if not request.is_oneway:
+            peer.send(answer)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

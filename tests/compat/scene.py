@@ -1,0 +1,133 @@
+"""What a test with RocketMQ's clients needs in one hand: the cluster, an admin client, fresh names, and clients.
+
+A `Scene` lives as long as one test, or one module whose tests look at the same events, and closes its clients.
+The servers live on, so every topic and group is a new one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tests.builders import wait_until
+from tests.compat.client_tool import Client, Clients, ClientTool, Facts, Refused
+from tests.compat.cluster import Cluster
+
+NO_TOPIC = 17
+_names = itertools.count(1)
+
+
+class Scene(Clients):
+    """Clients of one cluster, with an admin client that outlives the scene."""
+
+    def __init__(self, tool: ClientTool, cluster: Cluster, admin: Client) -> None:
+        super().__init__(tool, cluster.namesrv)
+        self.cluster = cluster
+        self.broker = cluster.broker
+        self._admin = admin
+        found = admin.call("examineBrokerClusterInfo")
+        ((self.cluster_name, (self.broker_name,)),) = found["clusterAddrTable"].items()
+
+    def __enter__(self) -> Scene:
+        return self
+
+    def ask_admin(self, method: str, *arguments: Any) -> Any:
+        """A method of DefaultMQAdminExt."""
+        return self._admin.call(method, *arguments)
+
+    def mqadmin(self, command: str, *options: object) -> str:
+        """What a command of mqadmin prints; it must not end in an exception."""
+        printed = self.run_mqadmin(command, *options)
+        assert "Exception" not in printed["err"], printed
+        out: str = printed["out"]
+        return out
+
+    def run_mqadmin(self, command: str, *options: object) -> Facts:
+        """Both outputs of a command, whatever came of it."""
+        arguments = [command, "-n", self.namesrv, *map(str, options)]
+        printed: Facts = self.tool.ask("mqadmin", args=arguments, wait_s=60)
+        return printed
+
+    def raw(
+        self, code: int, *, to: str | None = None, body: object = None, oneway: bool = False, **fields: object
+    ) -> Facts:
+        """One frame to the broker, or `to` another address, and its answer. A name may end in _ to be no keyword."""
+        text = None if body is None else body if isinstance(body, str) else json.dumps(body)
+        plain = {name.removesuffix("_"): value for name, value in fields.items()}
+        answer: Facts = self.tool.ask(
+            "raw", address=to or self.broker, code=code, fields=plain, body=text, oneway=oneway, timeoutMs=10_000
+        )
+        return answer
+
+    # -- names, topics and groups
+
+    def name(self, stem: str) -> str:
+        """A name that nothing has yet."""
+        return f"{stem}-{next(_names)}-{time.time_ns() // 1_000_000 % 1_000_000}"
+
+    def group(self) -> str:
+        return self.name("group")
+
+    def topic(
+        self, queues: int = 4, *, name: str | None = None, write: int | None = None, perm: int = 6, order: bool = False
+    ) -> str:
+        """A new topic, which the name server knows."""
+        topic = name or self.name("topic")
+        self.save_topic(topic, read=queues, write=queues if write is None else write, perm=perm, order=order)
+        self.wait_for_route(topic)
+        return topic
+
+    def save_topic(self, topic: str, *, read: int, write: int, perm: int = 6, order: bool = False) -> None:
+        config = {"topicName": topic, "readQueueNums": read, "writeQueueNums": write, "perm": perm, "order": order}
+        self.ask_admin("createAndUpdateTopicConfig", self.broker, config)
+
+    def find_route(self, topic: str) -> Facts | None:
+        try:
+            route: Facts = self.ask_admin("examineTopicRouteInfo", topic)
+        except Refused as refused:
+            assert refused.code == NO_TOPIC, refused
+            return None
+        return route
+
+    def wait_for_route(self, topic: str) -> None:
+        wait_until(lambda: self.find_route(topic) is not None, seconds=15)
+
+    def retry_ready(self, group: str, topic: str, **settings: Any) -> str:
+        """The group, whose retry topic exists: a consumer that starts now will consume it from the beginning."""
+        with Clients(self.tool, self.namesrv) as once:
+            once.push(group, {topic: "*"}, **settings)
+            self.wait_for_route(f"%RETRY%{group}")
+        return group
+
+    # -- messages, queues and offsets
+
+    def message(self, topic: str, body: str = "hello", **fields: Any) -> Facts:
+        """For Producer.send; fields are those of java/…/Sending.java."""
+        return {"topic": topic, "body": body, "broker": self.broker_name, **fields}
+
+    def messages(self, topic: str, bodies: Iterable[object], **fields: Any) -> list[Facts]:
+        return [self.message(topic, str(body), **fields) for body in bodies]
+
+    def queue(self, topic: str, number: int) -> Facts:
+        return {"topic": topic, "brokerName": self.broker_name, "queueId": number}
+
+    def consume_stats(self, group: str, topic: str) -> dict[int, Facts]:
+        """Offsets of the group in each queue of the topic."""
+        table = self.ask_admin("examineConsumeStats", group, topic)["offsetTable"]
+        return {int(key.rsplit("/", 1)[1]): facts for key, facts in table.items() if key.startswith(f"{topic}/")}
+
+    def topic_stats(self, topic: str) -> dict[int, Facts]:
+        table = self.ask_admin("examineTopicStats", topic)["offsetTable"]
+        return {int(key.rsplit("/", 1)[1]): facts for key, facts in table.items()}
+
+    def members(self, group: str) -> set[str]:
+        """The ids of the group's clients, as the broker knows them."""
+        try:
+            found = self.ask_admin("examineConsumerConnectionInfo", group)
+        except Refused as refused:
+            assert refused.code in {206, NO_TOPIC}, refused
+            return set()
+        return {connection["clientId"] for connection in found["connectionSet"]}

@@ -1,0 +1,307 @@
+"""RocketMQ's own Go client against the broker: what it sends, what reaches it, and when."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.builders import wait_until
+from tests.compat.cluster import Cluster
+from tests.compat.go_tool import Delivery, GoConsumer, GoProducer, GoTool, missing, program
+
+QUEUES = 4
+
+
+@pytest.fixture(scope="module")
+def go(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoTool]:
+    """The Go client on the cluster; the first test waits until it is fetched and built."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    tool = GoTool(program(), tmp_path_factory.mktemp("go-home"), namesrv=cluster.namesrv, broker=cluster.broker)
+    yield tool
+    tool.close()
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """Names that no other test and no earlier run uses."""
+    mark = uuid.uuid4().hex[:8]
+    return lambda word: f"go-{word}-{mark}"
+
+
+@pytest.fixture
+def topic(go: GoTool, fresh: Callable[[str], str]) -> str:
+    name = fresh("topic")
+    go.make_topic(name, queues=QUEUES)
+    return name
+
+
+@pytest.fixture
+def producer(go: GoTool, fresh: Callable[[str], str]) -> Iterator[GoProducer]:
+    started = go.producer(fresh("producer"))
+    yield started
+    started.stop()
+
+
+def some(topic: str, count: int, *, word: str = "message", **fields: Any) -> list[dict[str, Any]]:
+    return [{"topic": topic, "body": f"{word} {number}", **fields} for number in range(count)]
+
+
+def bodies(deliveries: list[Delivery]) -> list[str]:
+    return [bytes.fromhex(delivery["bodyHex"]).decode() for delivery in deliveries]
+
+
+def texts(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["body"] for message in messages]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_sync_sends_give_ids_queues_and_increasing_offsets(producer: GoProducer, topic: str) -> None:
+    results = producer.send(some(topic, 5 * QUEUES))
+
+    assert all(result["ok"] for result in results), results
+    assert len({result["id"] for result in results}) == len({result["offsetId"] for result in results}) == len(results)
+    offsets = defaultdict(list)
+    for result in results:
+        offsets[result["queue"]].append(result["queueOffset"])
+    assert offsets == {queue: [0, 1, 2, 3, 4] for queue in range(QUEUES)}
+
+
+def test_async_sends_call_back_ok(producer: GoProducer, topic: str) -> None:
+    results = producer.send(some(topic, 100), how="async")
+
+    assert all(result["ok"] for result in results), results
+    assert len({(result["queue"], result["queueOffset"]) for result in results}) == 100
+
+
+def test_a_batch_is_consumed_message_by_message(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    messages = [{**message, "tags": "t", "keys": [f"k-{n}"]} for n, message in enumerate(some(topic, 10))]
+    [result] = producer.send(messages, how="batch")
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
+    came = consumer.received(10)
+    consumer.stop()
+
+    assert result["ok"], result
+    assert sorted(bodies(came)) == sorted(texts(messages))
+    assert {delivery["queue"] for delivery in came} == {result["queue"]}
+    assert sorted(delivery["queueOffset"] for delivery in came) == list(range(10))
+    assert sorted(delivery["properties"]["KEYS"] for delivery in came) == sorted(f"k-{n}" for n in range(10))
+
+
+def test_a_oneway_send_arrives(go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]) -> None:
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
+    producer.send(some(topic, 1), how="oneway")
+    came = consumer.received(1)
+    consumer.stop()
+
+    assert bodies(came) == ["message 0"]
+
+
+def test_properties_keys_and_tag_come_back(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    properties = {"amount": "12", "größe": "大 and small", "empty-like": " "}
+    body = bytes(range(256)).hex()
+    [result] = producer.send(
+        [{"topic": topic, "bodyHex": body, "tags": "eu", "keys": ["a", "b"], "properties": properties}]
+    )
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
+    [delivery] = consumer.received(1)
+    consumer.stop()
+
+    assert delivery["bodyHex"] == body
+    assert delivery["id"] == result["id"]
+    assert delivery["properties"].items() >= {**properties, "TAGS": "eu", "KEYS": "a b"}.items()
+
+
+def test_two_push_consumers_share_a_topic(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    group = fresh("group")
+    consumers = [go.push_consumer(fresh(word), topic, group=group) for word in ("one", "two")]
+    share_the_queues(consumers, producer, topic)
+    messages = some(topic, 80, word="shared")
+    producer.send(messages)
+    wait_until(lambda: len(shared(consumers)) >= len(messages), seconds=20)
+    each = [consumer.received() for consumer in consumers]
+    for consumer in consumers:
+        consumer.stop()
+
+    assert Counter(shared_of(each[0]) + shared_of(each[1])) == Counter(texts(messages))
+    assert shared_of(each[0]) and shared_of(each[1])
+
+
+def share_the_queues(consumers: list[GoConsumer], producer: GoProducer, topic: str) -> None:
+    """Send until the queues of both consumers are known to be different ones."""
+
+    def settled() -> bool:
+        probe = uuid.uuid4().hex
+        sent = producer.send(some(topic, QUEUES, word=probe))
+        wait_until(lambda: sum(len(of(consumer, probe)) for consumer in consumers) >= len(sent), seconds=30)
+        got = [{delivery["queue"] for delivery in of(consumer, probe)} for consumer in consumers]
+        return all(len(queues) == QUEUES // 2 for queues in got)
+
+    wait_until(settled, seconds=60)
+
+
+def of(consumer: GoConsumer, word: str) -> list[Delivery]:
+    return [delivery for delivery in consumer.received() if bytes.fromhex(delivery["bodyHex"]).startswith(word.encode())]
+
+
+def shared(consumers: list[GoConsumer]) -> list[str]:
+    return [body for consumer in consumers for body in shared_of(consumer.received())]
+
+
+def shared_of(deliveries: list[Delivery]) -> list[str]:
+    return [body for body in bodies(deliveries) if body.startswith("shared")]
+
+
+def test_a_tag_expression_chooses_messages(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    tags = ["A", "B", "C", "AB", ""]
+    messages = [message for tag in tags for message in some(topic, 2 * QUEUES, word=tag or "none", tags=tag)]
+    producer.send(messages)
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"), expression="A || B")
+    consumer.received(4 * QUEUES)
+    # A last message in every queue: whatever was going to come before it has come.
+    producer.send(some(topic, QUEUES, word="last", tags="B"))
+    came = consumer.received(5 * QUEUES)
+    consumer.stop()
+
+    expected = [message["body"] for message in messages if message["tags"] in ("A", "B")]
+    assert Counter(bodies(came)) == Counter(expected + [f"last {number}" for number in range(QUEUES)])
+
+
+def test_broadcasting_gives_everything_to_everyone(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    group = fresh("group")
+    producer.send(some(topic, 10, word="early"))
+    consumers = [
+        go.push_consumer(fresh(word), topic, group=group, model="broadcasting") for word in ("one", "two")
+    ]
+    producer.send(some(topic, 10, word="late"))
+    each = [consumer.received(20) for consumer in consumers]
+    for consumer in consumers:
+        consumer.stop()
+
+    expected = Counter(f"{word} {number}" for word in ("early", "late") for number in range(10))
+    assert [Counter(bodies(came)) for came in each] == [expected, expected]
+
+
+def test_a_restarted_consumer_goes_on_where_the_last_one_stopped(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    group = fresh("group")
+    producer.send(some(topic, 20, word="before"))
+    first = go.push_consumer(fresh("first"), topic, group=group)
+    came = first.received(20)
+    first.stop()
+    producer.send(some(topic, 12, word="after"))
+    second = go.push_consumer(fresh("second"), topic, group=group)
+    came_then = second.received(12)
+    second.stop()
+
+    assert Counter(bodies(came)) == Counter(f"before {number}" for number in range(20))
+    assert Counter(bodies(came_then)) == Counter(f"after {number}" for number in range(12))
+
+
+def test_a_message_reaches_a_waiting_pull_within_a_second(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
+    producer.send(some(topic, QUEUES, word="warm"))
+    consumer.received(QUEUES)
+    time.sleep(2)  # nothing outside shows that the pulls wait at the broker; after this they do
+    delays = []
+    for number in range(2 * QUEUES):
+        began = now_ms()
+        producer.send(some(topic, 1, word=f"timed {number}"))
+        delays.append(consumer.received(QUEUES + number + 1)[-1]["receivedMs"] - began)
+    consumer.stop()
+
+    assert len(delays) == 2 * QUEUES
+    assert max(delays) < 1000, delays
+
+
+def test_a_message_that_failed_comes_again(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"), retries=1)
+    [result] = producer.send([{"topic": topic, "body": "again", "tags": "t", "properties": {"p": "v"}}])
+    came = consumer.received(2, wait_ms=40_000)
+    consumer.stop()
+
+    assert bodies(came) == ["again", "again"]
+    assert [delivery["reconsumeTimes"] for delivery in came] == [0, 1]
+    assert [delivery["id"] for delivery in came] == [result["id"]] * 2
+    assert [delivery["topic"] for delivery in came] == [topic] * 2
+    assert all(delivery["properties"].items() >= {"p": "v", "TAGS": "t"}.items() for delivery in came)
+    assert came[1]["receivedMs"] - came[0]["receivedMs"] >= 900  # level 1 is a second
+
+
+def test_an_orderly_consumer_gets_every_shard_in_order(
+    go: GoTool, topic: str, fresh: Callable[[str], str]
+) -> None:
+    producer = go.producer(fresh("hashing"), select="hash")
+    shards, each = 8, 25
+    messages = [
+        {"topic": topic, "body": f"{shard}/{number}", "shardingKey": f"shard-{shard}"}
+        for number in range(each)
+        for shard in range(shards)
+    ]
+    producer.send(messages)
+    producer.stop()
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"), orderly=True)
+    came = consumer.received(shards * each, wait_ms=40_000)
+    consumer.stop()
+
+    in_order = defaultdict(list)
+    for body in bodies(came):
+        shard, number = body.split("/")
+        in_order[int(shard)].append(int(number))
+    assert in_order == {shard: list(range(each)) for shard in range(shards)}
+    assert len({delivery["queue"] for delivery in came}) > 1
+
+
+@pytest.mark.parametrize(("level", "delay_ms"), [(1, 1_000), (2, 5_000)])
+def test_a_delayed_message_arrives_after_its_delay(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str], level: int, delay_ms: int
+) -> None:
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
+    began = now_ms()
+    producer.send([{"topic": topic, "body": "later", "delayLevel": level}, {"topic": topic, "body": "now"}])
+    came = consumer.received(2)
+    consumer.stop()
+
+    assert bodies(came) == ["now", "later"]
+    assert came[0]["receivedMs"] - began < 1_000
+    assert delay_ms <= came[1]["receivedMs"] - began < delay_ms + 3_000
+
+
+def test_a_pull_consumer_reads_a_topic_from_its_start(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
+) -> None:
+    messages = some(topic, 100)
+    producer.send(messages)
+    consumer = go.pull_consumer(fresh("consumer"), topic, group=fresh("group"))
+    came = consumer.received(len(messages))
+    consumer.stop()
+
+    assert Counter(bodies(came)) == Counter(texts(messages))
+    offsets = defaultdict(list)
+    for delivery in came:
+        offsets[delivery["queue"]].append(delivery["queueOffset"])
+    assert offsets == {queue: list(range(25)) for queue in range(QUEUES)}
