@@ -84,6 +84,8 @@ def bench(arguments: list[str]) -> int:
         say(f"no bench/{names[0]}.py; there are: {', '.join(known) or 'none yet'}")
         return 2
     set_up("dev")
+    if not {"send", "consume"}.isdisjoint(names):
+        prepare_peers()
     return int(any([run(PYTHON, f"bench/{name}.py", *rest) for name in names]))
 
 
@@ -135,12 +137,28 @@ def make_environment() -> None:
 
 
 def prepare_compat() -> None:
-    """Fetch RocketMQ and build the tool that the compatibility tests talk to. They skip if this cannot be."""
-    if not (shutil.which("javac") and shutil.which("mvn")):
-        reason = "the tests against RocketMQ need Java 17 and Maven, and are skipped without them"
-        if not install_packages(["openjdk-17-jdk-headless", "maven"], reason=reason):
-            return
-    run(PYTHON, "tests/compat/store_tool.py")
+    """Fetch RocketMQ and build the tools that the compatibility tests talk to. They skip if this cannot be."""
+    java = shutil.which("javac") and shutil.which("mvn")
+    reason = "the tests against RocketMQ need Java 17 and Maven, and are skipped without them"
+    if java or install_packages(["openjdk-17-jdk-headless", "maven"], reason=reason):
+        run(PYTHON, "tests/compat/store_tool.py")
+    reason = "the tests with RocketMQ's Go client need Go, and are skipped without it"
+    if shutil.which("go") or install_packages(["golang-go"], reason=reason):
+        run(PYTHON, "tests/compat/go_tool.py")
+
+
+def prepare_peers() -> None:
+    """Install the servers that EmberMQ is measured beside; a bench leaves out those that are not there."""
+    packages = {"gcc": "gcc libc6-dev", "redis-server": "redis-server", "nats-server": "nats-server"}
+    packages |= {"javac": "openjdk-17-jdk-headless", "mvn": "maven"}
+    absent = [program for program in packages if not shutil.which(program)]
+    if not absent:
+        return
+    wanted = " ".join(packages[program] for program in absent).split()
+    reason = "EmberMQ is measured beside other servers, and those that are not installed are left out"
+    services = [program for program in absent if program.endswith("-server")]
+    if install_packages(wanted, reason=reason) and services and Path("/run/systemd/system").is_dir():
+        run("systemctl", "disable", "--now", *services)  # Debian starts them; a bench starts its own
 
 
 def install_packages(packages: list[str], *, reason: str) -> bool:

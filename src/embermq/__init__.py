@@ -6,9 +6,25 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = ["Batch", "EmberError", "Message", "Receipt", "Store", "StoredMessage", "open_store"]
+__all__ = [
+    "AsyncClient",
+    "Batch",
+    "Client",
+    "Delivery",
+    "EmberError",
+    "Message",
+    "Receipt",
+    "SendReceipt",
+    "Store",
+    "StoredMessage",
+    "open_store",
+]
 
 _HOMES = {
+    "AsyncClient": "embermq.client.client",
+    "Client": "embermq.client.sync",
+    "Delivery": "embermq.client.delivery",
+    "SendReceipt": "embermq.client.producer",
     "Batch": "embermq.store.reading",
     "EmberError": "embermq.errors",
     "Message": "embermq.model.message",
@@ -19,6 +35,10 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from embermq.client.client import AsyncClient
+    from embermq.client.delivery import Delivery
+    from embermq.client.producer import SendReceipt
+    from embermq.client.sync import Client
     from embermq.errors import EmberError
     from embermq.model.message import Message, Receipt, StoredMessage
     from embermq.store.reading import Batch

@@ -31,6 +31,7 @@
     │   ├── NotSupported      a request we do not serve
     │   ├── IllegalField      a field of a request that is missing or makes no sense
     │   ├── IllegalFilter     an expression that cannot be read
+    │   ├── IllegalGroup      a name that no consumer group may have
     │   └── IllegalMessage
     │       ├── IllegalTopic
     │       ├── IllegalQueue
@@ -268,6 +269,14 @@ class IllegalField(RequestError):
 
 class IllegalFilter(RequestError):
     """A filter expression that cannot be read."""
+
+
+class IllegalGroup(RequestError):
+    """A name that no consumer group may have."""
+
+    def __init__(self, group: str, reason: str) -> None:
+        super().__init__(f"illegal group {group[:300]!r}: {reason}")
+        self.group = group
 
 
 class IllegalMessage(RequestError):

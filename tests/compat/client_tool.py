@@ -50,24 +50,31 @@ class ClientTool:
                 stderr=log,
             )
         self._waiting: dict[int, Future[Facts]] = {}
+        self._unread: list[Future[Facts]] = []  # answers that nobody waits for
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def ask(self, op: str, *, wait_s: float = 0, **fields: Any) -> Any:
         """The result of a request, which itself may wait for `wait_s`; raises Refused."""
-        request = {"id": next(_numbers), "op": op, **fields}
-        answer: Future[Facts] = Future()
-        assert self._process.stdin is not None
-        with self._lock:
-            self._waiting[request["id"]] = answer
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        facts = answer.result(ANSWER_TIMEOUT + wait_s)
+        facts = self._send({"op": op, **fields}).result(ANSWER_TIMEOUT + wait_s)
         if "error" in facts:
             what = " ".join(str(fields[name]) for name in ("target", "method", "args", "name") if name in fields)
             raise Refused(f"{op} {what}", facts["error"])
         return facts["result"]
+
+    def tell(self, op: str, **fields: Any) -> None:
+        """A request whose answer is looked at when the process is closed."""
+        self._unread.append(self._send({"op": op, **fields}))
+
+    def _send(self, request: Facts) -> Future[Facts]:
+        number, answer = next(_numbers), Future[Facts]()
+        assert self._process.stdin is not None
+        with self._lock:
+            self._waiting[number] = answer
+            self._process.stdin.write(json.dumps({"id": number, **request}).encode() + b"\n")
+            self._process.stdin.flush()
+        return answer
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -86,6 +93,7 @@ class ClientTool:
     def close(self) -> None:
         """End the process; clients that are still open are not missed."""
         assert self._process.stdin is not None and self._process.stdout is not None
+        failures = [facts for facts in (each.result(ANSWER_TIMEOUT) for each in self._unread) if "error" in facts]
         if self._process.poll() is None:
             self._process.stdin.close()  # it ends when its stdin does
             try:
@@ -96,6 +104,7 @@ class ClientTool:
         self._reader.join()
         self._process.stdin.close()
         self._process.stdout.close()
+        assert not failures, failures
 
 
 class Client:
@@ -112,10 +121,10 @@ class Client:
         target = f"{self.name}.{part}" if part else self.name
         return self.tool.ask("call", target=target, method=method, args=list(arguments))
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         if self.is_open:
             self.is_open = False
-            self.tool.ask("close", target=self.name)
+            (self.tool.ask if wait else self.tool.tell)("close", target=self.name)
 
 
 class Producer(Client):
@@ -150,6 +159,11 @@ class PushConsumer(Client):
     def bodies(self, count: int = 0, *, seconds: float = 20.0) -> list[str]:
         return [text(delivery) for delivery in self.deliveries(count, seconds=seconds)]
 
+    def queues(self, topic: str) -> list[int]:
+        """The numbers of the topic's queues that this consumer has now."""
+        info = self.call("consumerRunningInfo", part="defaultMQPushConsumerImpl")
+        return sorted(int(key.rsplit("/", 1)[1]) for key in info["mqTable"] if key.startswith(f"{topic}/"))
+
 
 class LitePullConsumer(Client):
     def poll(self, count: int, *, seconds: float = 15.0) -> list[Facts]:
@@ -172,7 +186,8 @@ class Clients:
         return self
 
     def __exit__(self, *_: object) -> None:
-        together([client.close for client in reversed(self._made) if client.is_open])
+        for client in reversed(self._made):
+            client.close(wait=False)  # a shutdown takes seconds, and the next test has other topics and groups
 
     def producer(self, group: str = "producers", **settings: Any) -> Producer:
         return self._make(Producer, "producer", group, settings)

@@ -10,6 +10,7 @@ import pytest
 from tests.builders import wait_until
 from tests.compat.client_tool import Client, Clients, ClientTool
 from tests.compat.cluster import Cluster, running_cluster
+from tests.compat.live_group import LiveGroup
 from tests.compat.scene import Scene
 from tests.compat.store_tool import StoreTool, class_path, missing
 
@@ -49,6 +50,15 @@ def client_tool(java_classes: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
+def eager_tool(java_classes: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientTool]:
+    """The same, with consumers that divide the queues anew every second, not every 20, and give locks back soon."""
+    properties = {"rocketmq.client.rebalance.waitInterval": 1_000, "rocketmq.client.unlockDelayTimeMills": 1_000}
+    tool = ClientTool(java_classes, tmp_path_factory.mktemp("eager-home"), properties)
+    yield tool
+    tool.close()
+
+
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A name server and a broker: EmberMQ's, unless the environment asks for RocketMQ's."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
@@ -68,6 +78,13 @@ def admin(client_tool: ClientTool, cluster: Cluster) -> Iterator[Client]:
 def open_scene(client_tool: ClientTool, cluster: Cluster, admin: Client) -> Callable[[], Scene]:
     """For fixtures whose events all tests of a module look at: `with open_scene() as scene`."""
     return lambda: Scene(client_tool, cluster, admin)
+
+
+@pytest.fixture(scope="session")
+def live(open_scene: Callable[[], Scene]) -> Iterator[LiveGroup]:
+    """Clients at work, for tests that only look at them."""
+    with open_scene() as scene:
+        yield LiveGroup(scene)
 
 
 @pytest.fixture

@@ -71,7 +71,14 @@ def _build(target: Path) -> None:
         unfinished = Path(folder) / "client"
         command = ["go", "build", "-mod=readonly", "-buildvcs=false", "-o", str(unfinished), "."]
         done = subprocess.run(
-            command, cwd=SOURCES, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False
+            command,
+            cwd=SOURCES,
+            env={**os.environ, "CGO_ENABLED": "0"},  # so that no C compiler is needed
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
         if done.returncode:
             raise GoToolError(f"go build failed:\n{done.stdout}{done.stderr}")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.builders import wait_until
-from tests.compat.client_tool import Client, Clients, ClientTool, Facts, Refused
+from tests.compat.client_tool import Client, Clients, ClientTool, Facts, PushConsumer, Refused
 from tests.compat.cluster import Cluster
 
 NO_TOPIC = 17
@@ -28,11 +28,18 @@ class Scene(Clients):
         self.cluster = cluster
         self.broker = cluster.broker
         self._admin = admin
+        self._reader: Client | None = None
         found = admin.call("examineBrokerClusterInfo")
         ((self.cluster_name, (self.broker_name,)),) = found["clusterAddrTable"].items()
 
     def __enter__(self) -> Scene:
         return self
+
+    def push(self, group: str, subscribe: Mapping[str, str], **settings: Any) -> PushConsumer:
+        if not self.cluster.is_ember:
+            # RocketMQ's broker refuses pulls (25) until a second heartbeat, which its client may leave out for 30 s.
+            settings = {"heartbeatBrokerInterval": 1_000} | settings
+        return super().push(group, subscribe, **settings)
 
     def ask_admin(self, method: str, *arguments: Any) -> Any:
         """A method of DefaultMQAdminExt."""
@@ -84,6 +91,9 @@ class Scene(Clients):
         config = {"topicName": topic, "readQueueNums": read, "writeQueueNums": write, "perm": perm, "order": order}
         self.ask_admin("createAndUpdateTopicConfig", self.broker, config)
 
+    def save_group(self, group: str, **config: Any) -> None:
+        self.ask_admin("createAndUpdateSubscriptionGroupConfig", self.broker, {"groupName": group, **config})
+
     def find_route(self, topic: str) -> Facts | None:
         try:
             route: Facts = self.ask_admin("examineTopicRouteInfo", topic)
@@ -97,9 +107,9 @@ class Scene(Clients):
 
     def retry_ready(self, group: str, topic: str, **settings: Any) -> str:
         """The group, whose retry topic exists: a consumer that starts now will consume it from the beginning."""
-        with Clients(self.tool, self.namesrv) as once:
-            once.push(group, {topic: "*"}, **settings)
-            self.wait_for_route(f"%RETRY%{group}")
+        once = self.push(group, {topic: "*"}, **settings)
+        self.wait_for_route(f"%RETRY%{group}")
+        once.close()
         return group
 
     # -- messages, queues and offsets
@@ -110,6 +120,23 @@ class Scene(Clients):
 
     def messages(self, topic: str, bodies: Iterable[object], **fields: Any) -> list[Facts]:
         return [self.message(topic, str(body), **fields) for body in bodies]
+
+    def read(self, topic: str, queue: int, *, tags: str = "*") -> list[Facts]:
+        """All messages of a queue, pulled from its first offset to its last."""
+        if self._reader is None:
+            self._reader = self.pull("readers")
+        messages: list[Facts] = []
+        place = self.queue(topic, queue)
+        offset, end = (self._reader.call(name, place) for name in ("minOffset", "maxOffset"))
+        while offset < end:
+            found = self._reader.call("pull", place, tags, offset, 32)
+            assert found["nextOffset"] > offset, found
+            messages += found["messages"]
+            offset = found["nextOffset"]
+        return messages
+
+    def read_all(self, topic: str, queues: int) -> list[Facts]:
+        return [message for queue in range(queues) for message in self.read(topic, queue)]
 
     def queue(self, topic: str, number: int) -> Facts:
         return {"topic": topic, "brokerName": self.broker_name, "queueId": number}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections import Counter, defaultdict
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 
 from tests.builders import wait_until
+from tests.compat.client_tool import Refused
 from tests.compat.cluster import Cluster
 from tests.compat.go_tool import Delivery, GoConsumer, GoProducer, GoTool, missing, program
+from tests.compat.scene import Scene
 
 QUEUES = 4
+COMPRESSED = 1  # in a message's system flag
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +160,9 @@ def share_the_queues(consumers: list[GoConsumer], producer: GoProducer, topic: s
 
 
 def of(consumer: GoConsumer, word: str) -> list[Delivery]:
-    return [delivery for delivery in consumer.received() if bytes.fromhex(delivery["bodyHex"]).startswith(word.encode())]
+    return [
+        delivery for delivery in consumer.received() if bytes.fromhex(delivery["bodyHex"]).startswith(word.encode())
+    ]
 
 
 def shared(consumers: list[GoConsumer]) -> list[str]:
@@ -189,9 +195,7 @@ def test_broadcasting_gives_everything_to_everyone(
 ) -> None:
     group = fresh("group")
     producer.send(some(topic, 10, word="early"))
-    consumers = [
-        go.push_consumer(fresh(word), topic, group=group, model="broadcasting") for word in ("one", "two")
-    ]
+    consumers = [go.push_consumer(fresh(word), topic, group=group, model="broadcasting") for word in ("one", "two")]
     producer.send(some(topic, 10, word="late"))
     each = [consumer.received(20) for consumer in consumers]
     for consumer in consumers:
@@ -252,9 +256,7 @@ def test_a_message_that_failed_comes_again(
     assert came[1]["receivedMs"] - came[0]["receivedMs"] >= 900  # level 1 is a second
 
 
-def test_an_orderly_consumer_gets_every_shard_in_order(
-    go: GoTool, topic: str, fresh: Callable[[str], str]
-) -> None:
+def test_an_orderly_consumer_gets_every_shard_in_order(go: GoTool, topic: str, fresh: Callable[[str], str]) -> None:
     producer = go.producer(fresh("hashing"), select="hash")
     shards, each = 8, 25
     messages = [
@@ -305,3 +307,58 @@ def test_a_pull_consumer_reads_a_topic_from_its_start(
     for delivery in came:
         offsets[delivery["queue"]].append(delivery["queueOffset"])
     assert offsets == {queue: list(range(25)) for queue in range(QUEUES)}
+
+
+def test_messages_of_the_java_producer_reach_the_go_consumer(
+    go: GoTool, scene: Scene, topic: str, fresh: Callable[[str], str]
+) -> None:
+    properties = {"amount": "12", "größe": "大 and small"}
+    plain = scene.message(topic, "small", tags="eu", keys=["a", "b"], properties=properties, flag=7)
+    large = {"topic": topic, "size": 200_000, "tags": "us"}  # compressed by the client
+    results = scene.producer(fresh("java")).send_ok(plain, large)
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
+    came = {delivery["id"]: delivery for delivery in consumer.received(2)}
+    consumer.stop()
+
+    small, big = (came[result["msgId"]] for result in results)
+    assert bytes.fromhex(small["bodyHex"]) == b"small"
+    assert small["properties"].items() >= {**properties, "TAGS": "eu", "KEYS": "a b"}.items()
+    assert (small["flag"], small["sysFlag"] & COMPRESSED) == (7, 0)
+    assert bytes.fromhex(big["bodyHex"]) == b"x" * 200_000
+    assert big["sysFlag"] & COMPRESSED
+
+
+def test_messages_of_the_go_producer_reach_the_java_consumer(
+    producer: GoProducer, scene: Scene, topic: str, fresh: Callable[[str], str]
+) -> None:
+    large = "large " * 20_000  # compressed by the client
+    results = producer.send([{"topic": topic, "body": body, "tags": "eu", "keys": ["a"]} for body in ("small", large)])
+    deliveries = scene.push(fresh("group"), {topic: "eu"}).deliveries(2)
+    came = {delivery["msgId"]: delivery for delivery in deliveries}
+
+    small, big = (came[result["id"]] for result in results)
+    assert bytes.fromhex(small["bodyHex"]) == b"small"
+    assert big["bodySha256"] == hashlib.sha256(large.encode()).hexdigest()
+    assert big["storeSize"] < len(large) // 10
+    assert [delivery["keys"] for delivery in (small, big)] == ["a", "a"]
+
+
+def test_a_request_gets_the_reply_of_the_java_consumer(
+    producer: GoProducer, scene: Scene, topic: str, fresh: Callable[[str], str]
+) -> None:
+    answering = scene.producer(fresh("java"))
+    scene.push(fresh("group"), {topic: "*"}, listener={"replyWith": answering.name})
+    producer.send(some(topic, 1))  # so that it knows the broker, to which it then sends heartbeats
+    wait_until(lambda: is_known(scene, producer, topic), seconds=40)
+    reply = producer.request({"topic": topic, "body": "how are you?"})
+
+    assert bytes.fromhex(reply["bodyHex"]).decode() == "re: how are you?"
+
+
+def is_known(scene: Scene, producer: GoProducer, topic: str) -> bool:
+    """Whether the broker can reach the producer, as it must to bring a reply."""
+    try:
+        found = scene.ask_admin("examineProducerConnectionInfo", producer.name, topic)
+    except Refused:
+        return False
+    return bool(found["connectionSet"])

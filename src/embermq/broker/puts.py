@@ -49,8 +49,6 @@ class Puts:
         self._store = store
         self._clock = clock
         self._is_sync = store.settings.durability is Durability.SYNC
-        self._sync_timeout_s = store.settings.sync_timeout_ms / 1000
-        self._busy_wait_s = store.settings.busy_wait_ms / 1000
         self._waiting: deque[_Waiting] = deque()
         self._held: deque[_Held] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -77,7 +75,9 @@ class Puts:
         A FlushTimeout comes with both: they are stored, but the disk has not confirmed it.
         """
         if self._held or self._store.is_behind:
-            self._held.append(_Held(drafts, together, done, self._clock.monotonic() + self._busy_wait_s))
+            self._held.append(
+                _Held(drafts, together, done, self._clock.monotonic() + self._store.settings.busy_wait_ms / 1000)
+            )
             self._watch()
         else:
             self._write(drafts, done, together=together)
@@ -117,7 +117,9 @@ class Puts:
             done(None, error)
             return
         if self._is_sync:
-            self._waiting.append(_Waiting(submitted, done, self._clock.monotonic() + self._sync_timeout_s))
+            self._waiting.append(
+                _Waiting(submitted, done, self._clock.monotonic() + self._store.settings.sync_timeout_ms / 1000)
+            )
             self._watch()
         else:
             done(submitted, None)

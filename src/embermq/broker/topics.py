@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from embermq.broker.settings import BrokerSettings
@@ -38,6 +39,7 @@ class BrokerTopics:
 
     def __init__(self, store: Store, settings: BrokerSettings) -> None:
         self.listeners: list[OnChange] = []  # told of topics that were made or changed
+        self.deletion_listeners: list[Callable[[str], None]] = []
         self._store = store
         self._settings = settings
 
@@ -99,6 +101,14 @@ class BrokerTopics:
 
     def delete(self, name: str) -> None:
         self._store.delete_topic(name)
+        for listener in self.deletion_listeners:
+            listener(name)
+
+    def note_order_topics(self, names: Iterable[str]) -> None:
+        """Mark topics as ordered that an administrator declared so in a name server."""
+        found = [config for config in map(self.find, names) if config is not None and not config.order]
+        if found:
+            self.save(*(replace(config, order=True) for config in found))
 
     def table(self) -> TopicTable:
         return self._store.topic_table()

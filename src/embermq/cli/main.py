@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from embermq import __version__
-from embermq.cli import store
+from embermq.cli import serve, store
 
 
 class ExitCode(IntEnum):
@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ember {__version__}")
     nouns = parser.add_subparsers(title="commands", metavar="NOUN", required=True)
+    serve.add_commands(nouns)
     store.add_commands(nouns)
     return parser
 

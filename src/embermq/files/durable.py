@@ -37,15 +37,18 @@ def make_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def replace_file(path: Path, data: bytes, *, keep_backup: bool = False) -> None:
+def replace_file(path: Path, data: bytes, *, keep_backup: bool = False, is_private: bool = False) -> None:
     """Make `data` the content of the file at `path`, at once and durably.
 
-    With `keep_backup` the content so far is kept as `<name>.bak`. There is no moment without a
-    whole file at `path`. One caller at a time per path. Raises OSError; the old content stays.
+    With `keep_backup` the content so far is kept as `<name>.bak`; a file that `is_private` can be
+    read by its owner alone. There is no moment without a whole file at `path`. One caller at a time
+    per path. Raises OSError; the old content stays.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        _write(temporary, [data], os.O_TRUNC)
+        if is_private:  # one that was left behind may be readable
+            temporary.unlink(missing_ok=True)
+        _write(temporary, [data], os.O_TRUNC, mode=0o600 if is_private else 0o644)
         if keep_backup and path.exists():
             _back_up(path)
         os.replace(temporary, path)
@@ -94,8 +97,8 @@ def write_aside(path: Path, chunks: Iterable[bytes | memoryview]) -> Path:
             return target
 
 
-def _write(path: Path, chunks: Iterable[bytes | memoryview], flag: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, 0o644)
+def _write(path: Path, chunks: Iterable[bytes | memoryview], flag: int, *, mode: int = 0o644) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, mode)
     with open(descriptor, "wb") as file:
         file.writelines(chunks)
         file.flush()

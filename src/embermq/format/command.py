@@ -52,8 +52,7 @@ class Command:
         self,
         code: int,
         fields: Mapping[str, str],
-        body: Body = b"",
-        *,
+        body: Body,
         opaque: int,
         flag: int = 0,
         remark: str | None = None,
@@ -118,41 +117,29 @@ def decode_command(frame: Frame, loads: Callable[[bytes], Any] = json.loads) -> 
         return _decode_binary(frame)
     try:
         header = loads(frame.header)
-        fields = header.get("extFields") or {}
-        command = Command(
-            header["code"],
-            fields,
-            frame.body,
-            opaque=header.get("opaque", 0),
-            flag=header.get("flag", 0),
-            remark=header.get("remark"),
-            language=header.get("language") or "OTHER",
-            version=header.get("version", 0),
-        )
+        get = header.get
+        fields = get("extFields") or {}
+        code, opaque, flag, version = header["code"], get("opaque", 0), get("flag", 0), get("version", 0)
+        language, remark = get("language") or "OTHER", get("remark")
     except (ValueError, KeyError, AttributeError, RecursionError) as error:
         raise BadFrame(f"no JSON header: {error!r}") from error
-    _check(command)
-    return command
-
-
-def _check(command: Command) -> None:
-    """Only types are checked: what the numbers mean is for those who use them."""
-    numbers = (command.code, command.opaque, command.flag, command.version)
-    if not all(type(number) is int and -_I32 <= number < _I32 for number in numbers):
+    # Only types are checked: what the numbers mean is for those who use them.
+    if not (type(code) is type(opaque) is type(flag) is type(version) is int) or not (
+        min(code, opaque, flag, version) >= -_I32 and max(code, opaque, flag, version) < _I32
+    ):
+        numbers = (code, opaque, flag, version)
         raise BadFrame(f"code, opaque, flag and version are {numbers}; four 32-bit numbers are expected")
-    if type(command.language) is not str or not (command.remark is None or type(command.remark) is str):
-        raise BadFrame("language and remark must be text")
-    fields = command.fields
-    if type(fields) is not dict:
-        raise BadFrame(f"extFields is {type(fields).__name__}; an object is expected")
-    for value in fields.values():
-        if type(value) is not str:
-            # RocketMQ's own reader takes numbers and booleans for their text, and null for nothing.
-            command.fields = _as_texts(fields)
-            break
+    if type(language) is not str or not (remark is None or type(remark) is str) or type(fields) is not dict:
+        raise BadFrame("language and remark must be text, and extFields an object")
+    try:
+        "".join(fields.values())  # the quickest way to see that all of them are text
+    except TypeError:
+        fields = _as_texts(fields)
+    return Command(code, fields, frame.body, opaque, flag, remark, language, version)
 
 
 def _as_texts(fields: Mapping[str, object]) -> dict[str, str]:
+    """Fields as RocketMQ's own reader takes them: numbers and booleans for their text, and null for nothing."""
     texts = {}
     for name, value in fields.items():
         if isinstance(value, str):
@@ -179,10 +166,7 @@ def encode_command(command: Command) -> bytes:
 
 
 def _encode_json(command: Command) -> bytes:
-    header: dict[str, object] = {"code": command.code}
-    if command.fields:
-        header["extFields"] = command.fields
-    header["flag"] = command.flag
+    header: dict[str, object] = {"code": command.code, "extFields": command.fields, "flag": command.flag}
     header["language"] = command.language
     header["opaque"] = command.opaque
     if command.remark is not None:

@@ -28,6 +28,13 @@ class Fields:
         value = self.members.get(name)
         return default if value is None else read_integer(value, f"{self._where}.{name}")
 
+    def number(self, name: str, default: float = 0.0) -> float:
+        """A number that may have a fraction."""
+        value = self.members.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            _fail(f"{self._where}.{name}", "a number", value)
+        return default if value is None else float(value)
+
     def boolean(self, name: str, default: bool) -> bool:
         value = self.members.get(name)
         if value in ("true", "false"):

@@ -1,12 +1,12 @@
 r"""JSON as RocketMQ writes it, which is not quite JSON.
 
-Its tables have maps with numbers for keys (`{0:12,1:9}`), and its reader takes single quotes,
-names without quotes and commas too many. An object that occurs twice is written once; the
-second time as `{"$ref":"$.path.to.it"}`.
+Its tables have maps with numbers for keys (`{0:12,1:9}`), its answers have maps with objects for keys
+(`{{"queueId":0}:12}`), and its reader takes single quotes, names without quotes and commas too many.
+An object that occurs twice is written once; the second time as `{"$ref":"$.path.to.it"}`.
 
-`parse_lenient` reads all that; numeric keys become integers. `format_fastjson` writes the layout
-of the originals: one TAB a level, each member on its own line, except for sets, arrays and the members of
-maps with numbers for keys.
+`parse_lenient` reads all that; numeric keys become integers, and an object as a key becomes its JSON text,
+which is the other form that RocketMQ takes it in. `format_fastjson` writes the layout of the originals: one
+TAB a level, each member on its own line, except for sets, arrays and the members of maps with numbers for keys.
 """
 
 from __future__ import annotations
@@ -161,6 +161,8 @@ class _Parser:
     def _key(self) -> object:
         if self._peek() in _CHUNKS:
             return self._string()
+        if self._peek() == "{":
+            return json.dumps(self._nested(self._object), separators=(",", ":"))
         begin = self._at
         number = self._number()
         if isinstance(number, int) and not _NAME.match(self._text, self._at):

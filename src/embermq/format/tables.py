@@ -66,26 +66,26 @@ class DelayTable:
 
 def decode_topics(data: str | bytes) -> TopicTable:
     fields = parse_fields(data, "topics")
-    topics = {name: _read_topic(name, value) for name, value in fields.items("topicConfigTable")}
-    return TopicTable(_read_version(fields), topics)
+    topics = {name: read_topic(name, value) for name, value in fields.items("topicConfigTable")}
+    return TopicTable(read_version(fields), topics)
 
 
 def encode_topics(table: TopicTable) -> bytes:
-    topics = {name: _topic_members(topic) for name, topic in table.topics.items()}
-    return encode_table({"dataVersion": _version_members(table.version), "topicConfigTable": topics})
+    topics = {name: topic_members(topic) for name, topic in table.topics.items()}
+    return encode_table({"dataVersion": version_members(table.version), "topicConfigTable": topics})
 
 
 def decode_groups(data: str | bytes) -> GroupTable:
     fields = parse_fields(data, "groups")
     groups = {name: read_group(name, value) for name, value in fields.items("subscriptionGroupTable")}
     forbidden = {group: _read_forbidden(group, value) for group, value in fields.items("forbiddenTable")}
-    return GroupTable(_read_version(fields), groups, forbidden)
+    return GroupTable(read_version(fields), groups, forbidden)
 
 
 def encode_groups(table: GroupTable) -> bytes:
     return encode_table(
         {
-            "dataVersion": _version_members(table.version),
+            "dataVersion": version_members(table.version),
             "forbiddenTable": table.forbidden,
             "subscriptionGroupTable": {name: group_members(group) for name, group in table.groups.items()},
         }
@@ -97,28 +97,28 @@ def decode_offsets(data: str | bytes) -> OffsetTable:
     fields = parse_fields(data, "offsets")
     offsets = {_split_key(key): read_integers(value, key) for key, value in fields.items("offsetTable")}
     light = {_split_key(key): read_integer(value, key) for key, value in fields.items("lmqOffsetTable")}
-    return OffsetTable(_read_version(fields), offsets, light)
+    return OffsetTable(read_version(fields), offsets, light)
 
 
 def encode_offsets(table: OffsetTable) -> bytes:
     """The text of consumerOffset.json, which has no light queues."""
-    return encode_table(_offset_members(table))
+    return encode_table(offset_members(table))
 
 
 def encode_light_offsets(table: OffsetTable) -> bytes:
     """The text of lmqConsumerOffset.json."""
     light = {_join_key(key): offset for key, offset in table.light_offsets.items()}
-    members = {**_offset_members(table), "lmqOffsetTable": light}
+    members = {**offset_members(table), "lmqOffsetTable": light}
     return encode_table(dict(sorted(members.items())))
 
 
 def decode_delays(data: str | bytes) -> DelayTable:
     fields = parse_fields(data, "delays")
-    return DelayTable(_read_version(fields), fields.integers("offsetTable"))
+    return DelayTable(read_version(fields), fields.integers("offsetTable"))
 
 
 def encode_delays(table: DelayTable) -> bytes:
-    return encode_table({"dataVersion": _version_members(table.version), "offsetTable": table.offsets})
+    return encode_table({"dataVersion": version_members(table.version), "offsetTable": table.offsets})
 
 
 def decode_table(data: str | bytes) -> dict[str, object]:
@@ -135,7 +135,8 @@ def encode_metrics(members: Mapping[str, object]) -> bytes:
     return format_compact(members).encode()
 
 
-def _read_version(fields: Fields) -> DataVersion:
+def read_version(fields: Fields) -> DataVersion:
+    """The member `dataVersion`."""
     version = fields.find_fields("dataVersion")
     if version is None:
         return DataVersion()
@@ -143,11 +144,13 @@ def _read_version(fields: Fields) -> DataVersion:
     return DataVersion(state, counter, timestamp)
 
 
-def _version_members(version: DataVersion) -> dict[str, object]:
+def version_members(version: DataVersion) -> dict[str, object]:
+    """A version, as it stands in tables and on the wire."""
     return {"counter": version.counter, "stateVersion": version.state_version, "timestamp": version.timestamp}
 
 
-def _read_topic(name: str, value: object) -> TopicConfig:
+def read_topic(name: str, value: object) -> TopicConfig:
+    """One topic of a table."""
     fields = Fields(value, f"topic {name}")
     default = TopicConfig(name)
     return TopicConfig(
@@ -162,7 +165,8 @@ def _read_topic(name: str, value: object) -> TopicConfig:
     )
 
 
-def _topic_members(topic: TopicConfig) -> dict[str, object]:
+def topic_members(topic: TopicConfig) -> dict[str, object]:
+    """A topic, as it stands in tables and on the wire."""
     return {
         "attributes": topic.attributes,
         "order": topic.order,
@@ -180,12 +184,12 @@ def _read_forbidden(group: str, value: object) -> dict[str, int]:
     return {topic: read_integer(bits, where) for topic, bits in read_items(value, where)}
 
 
-def _offset_members(table: OffsetTable) -> dict[str, object]:
+def offset_members(table: OffsetTable) -> dict[str, object]:
     topics_of: dict[str, list[str]] = {}
     for topic, group in [*table.offsets, *table.light_offsets]:
         topics_of.setdefault(group, []).append(topic)
     return {
-        "dataVersion": _version_members(table.version),
+        "dataVersion": version_members(table.version),
         # Nobody reads it back; it is there for people, as in RocketMQ's files.
         "groupTopicMap": {group: tuple(dict.fromkeys(topics)) for group, topics in topics_of.items()},
         "offsetTable": {_join_key(key): queues for key, queues in table.offsets.items()},

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from embermq.log.placed import Placed
+from embermq.log.placed import Placed, PlacedBatch
 from embermq.model.flags import SysFlag
 from embermq.model.hashing import java_hash
 from embermq.model.properties import KEYS, UNIQ_KEY, find_property
@@ -40,8 +40,10 @@ def keys_of(properties: bytes) -> list[str]:
     return [key.decode(errors="replace") for key in _raw_keys(properties)]
 
 
-def rows_of(items: Iterable[Placed], *, after: int) -> list[Row]:
+def rows_of(items: Sequence[Placed], *, after: int) -> list[Row]:
     """What to put into the index for records that begin behind position `after`, in their order."""
+    if isinstance(items, PlacedBatch):
+        return _rows_of_batch(items, after)
     texts: list[bytes] = []
     places: list[tuple[int, int]] = []
     for item in [each for each in items if each[8] and b"KEY" in each[8]]:  # 8 are its properties
@@ -54,6 +56,21 @@ def rows_of(items: Iterable[Placed], *, after: int) -> list[Row]:
         place = (item.position, item.store_time)
         for key in _raw_keys(properties):
             texts.append(prefix + key)
+            places.append(place)
+    return list(zip(hash_texts(texts), places, strict=True))
+
+
+def _rows_of_batch(batch: PlacedBatch, after: int) -> list[Row]:
+    """The same for records that were just appended: none of them is rolled back."""
+    texts: list[bytes] = []
+    places: list[tuple[int, int]] = []
+    store_time = batch.store_time
+    for topic, properties, position in batch.properties():
+        if b"KEY" not in properties or position <= after:
+            continue
+        place = (position, store_time)
+        for key in _raw_keys(properties):
+            texts.append(topic + b"#" + key)
             places.append(place)
     return list(zip(hash_texts(texts), places, strict=True))
 

@@ -84,6 +84,11 @@ class KeyIndex:
         return -1
 
     @property
+    def end_time(self) -> int:
+        """When the newest record was stored that the index knows of; 0 if it knows none."""
+        return self._files[-1].header.end_time if self._files else 0
+
+    @property
     def newest_begin_time(self) -> int:
         """When the first record of the newest file was stored; without a file, at the end of time."""
         return self._files[-1].header.begin_time if self._files else FOREVER_MS

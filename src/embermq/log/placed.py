@@ -6,7 +6,7 @@ columns, from which a Placed is made only when somebody looks at it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
 from embermq.format.queue_entry import ENTRY
@@ -91,9 +91,20 @@ class PlacedBatch(Sequence[Placed]):
                 runs[topic, queue] = Run(offset, of_queue[queue])
         return runs
 
-    def keyed(self) -> list[Placed]:
-        """The records that may have keys."""
-        return [self._make(index) for index, draft in enumerate(self._drafts) if draft[3] and b"KEY" in draft[3]]
+    def properties(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """Topic, properties and position of every record."""
+        for draft, position in zip(self._drafts, self._positions, strict=True):
+            yield draft[0], draft[3], position
+
+    def queues_of(self, topic: bytes) -> set[int]:
+        return {draft[1] for draft in self._drafts if draft[0] == topic}
+
+    def codes_by_queue(self) -> dict[tuple[str, int], list[int]]:
+        """The tags codes of the records, by topic and queue."""
+        found: dict[tuple[bytes, int], list[int]] = {}
+        for draft, code in zip(self._drafts, self._codes, strict=True):
+            found.setdefault((draft[0], draft[1]), []).append(code)
+        return {(topic.decode(), queue): codes for (topic, queue), codes in found.items()}
 
     def _make(self, index: int) -> Placed:
         name, queue, _, properties, _, sys_flag, *_ = self._drafts[index]
@@ -101,3 +112,20 @@ class PlacedBatch(Sequence[Placed]):
         return Placed(
             name.decode(), queue, offset, position, size, self._codes[index], self.store_time, sys_flag, properties
         )
+
+
+def queues_of(items: Sequence[Placed], topic: str) -> set[int]:
+    """The queues of `topic` that records among `items` are in."""
+    if isinstance(items, PlacedBatch):
+        return items.queues_of(topic.encode())
+    return {item.queue for item in items if item.topic == topic}
+
+
+def codes_by_queue(items: Sequence[Placed]) -> dict[tuple[str, int], list[int]]:
+    """The tags codes of records by topic and queue: what somebody who waits for a queue needs to know."""
+    if isinstance(items, PlacedBatch):
+        return items.codes_by_queue()
+    found: dict[tuple[str, int], list[int]] = {}
+    for item in items:
+        found.setdefault((item.topic, item.queue), []).append(item.tags_code)
+    return found

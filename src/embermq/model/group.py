@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from embermq.errors import IllegalGroup
+
+MAX_GROUP_SIZE: Final = 255
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+# Groups that every broker has: those of RocketMQ's own tools and services.
+PREDEFINED_GROUPS: Final = (
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+)  # fmt: skip
+
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -57,3 +69,13 @@ class GroupConfig:
     consume_timeout_minutes: int = 15
     subscriptions: tuple[Subscription, ...] | None = None
     attributes: Mapping[str, str] = field(default_factory=lambda: _NO_ATTRIBUTES)
+
+
+def check_group(name: str) -> None:
+    """Raise IllegalGroup unless a consumer group may have this name."""
+    if not name or name.isspace():
+        raise IllegalGroup(name, "the name is blank")
+    if not _LEGAL.fullmatch(name):
+        raise IllegalGroup(name, "only letters, digits and the characters % | _ - may be in a name")
+    if len(name) > MAX_GROUP_SIZE:
+        raise IllegalGroup(name, f"{len(name)} characters, limit {MAX_GROUP_SIZE}")

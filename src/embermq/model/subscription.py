@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from functools import cached_property
+from typing import Final, Self
 
 from embermq.model.hashing import java_hash
+
+TAG_TYPE: Final = "TAG"
 
 _EVERYTHING = "*"
 _LOW_WORD = 2**32
@@ -34,3 +37,31 @@ class TagFilter:
     def accepts(self, tags: str | None) -> bool:
         """Whether a message with these tags is wanted."""
         return not self.tags or tags in self.tags
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """What a client says it reads of one topic."""
+
+    topic: str
+    expression: str = _EVERYTHING
+    expression_type: str = TAG_TYPE
+    tags: tuple[str, ...] = ()
+    codes: tuple[int, ...] = ()  # the hashes of the tags, as the client computed them
+    version: int = 0  # grows with every change
+    is_class_filter: bool = False
+
+    @cached_property
+    def filter(self) -> TagFilter:
+        """The filter of a tag expression. Our own hashes count: those of some clients are not Java's."""
+        return TagFilter.parse(self.expression)
+
+    @property
+    def is_tags(self) -> bool:
+        return self.expression_type in ("", TAG_TYPE)
+
+    def wants_same(self, other: Subscribed) -> bool:
+        """Whether both want the same messages."""
+        if self.is_tags and other.is_tags:
+            return self.filter == other.filter
+        return (self.expression_type, self.expression) == (other.expression_type, other.expression)

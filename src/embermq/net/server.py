@@ -84,13 +84,17 @@ class Server:
             self._spawn(self._accept(listener))
         self._spawn(self._close_idle())
 
-    async def stop(self, *, grace_s: float = 3.0) -> None:
-        """Take no more connections, give those that are open a moment to read their answers, and close them."""
+    def stop_accepting(self) -> None:
+        """Take no more connections."""
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         for listener in self._listeners:
             listener.close()
+
+    async def stop(self, *, grace_s: float = 3.0) -> None:
+        """Take no more connections, give those that are open a moment to read their answers, and close them."""
+        self.stop_accepting()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         open_ones = list(self.connections)
         for connection in open_ones:
             connection.close()

@@ -19,6 +19,7 @@ _CODES: tuple[tuple[type[BaseException], ResponseCode], ...] = (
     (errors.NotSupported, ResponseCode.NOT_SUPPORTED),
     (errors.IllegalField, ResponseCode.INVALID_PARAMETER),
     (errors.IllegalFilter, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    (errors.IllegalGroup, ResponseCode.INVALID_PARAMETER),
     (errors.IllegalTopic, ResponseCode.INVALID_PARAMETER),
     (errors.IllegalQueue, ResponseCode.INVALID_PARAMETER),
     (errors.IllegalMessage, ResponseCode.MESSAGE_ILLEGAL),

@@ -41,6 +41,10 @@ class Cleaner:
         self._clock = clock
         self._writing = writing
         self._stopping = stopping
+        self.follow(settings)
+
+    def follow(self, settings: StoreSettings) -> None:
+        """Work with these settings from the next round on."""
         self._hours = settings.delete_hours()
         self._pause_s = settings.delete_pause_ms / 1000
         self._hung_timeout_ms = settings.hung_file_timeout_ms

@@ -112,15 +112,10 @@ class Dispatcher:
         return True
 
     def _hand_on(self, items: Sequence[Placed]) -> None:
-        keyed = items
-        if isinstance(items, PlacedBatch):
-            keyed = items.keyed()
-            if not self._put_runs(items):
-                self._put(items)
-        else:
+        if not (isinstance(items, PlacedBatch) and self._put_runs(items)):
             self._put(items)
         if self.index is not None:
-            self.index.put(keyed)
+            self.index.put(items)
         self.last_store_time = items[-1].store_time
         for listener in self.listeners:
             listener(items)

@@ -45,7 +45,7 @@ class Intake:
     """Checks messages and gives each its queue. Used by the one writer thread."""
 
     def __init__(self, limits: Limits, *, topic: Callable[[str], TopicConfig], born_host: bytes) -> None:
-        self._limits = limits
+        self.limits = limits  # replaced when they are changed
         self._topic = topic
         self._born_host = born_host
         self._turns: dict[bytes, int] = {}
@@ -53,7 +53,7 @@ class Intake:
 
     def drafts(self, messages: Iterable[Message], born_time: int) -> list[DraftFields]:
         """The drafts of `messages`, each with a queue if it names none. Raises a RequestError; then nothing changed."""
-        born_host, largest, turns = self._born_host, self._limits.body_size, self._turns
+        born_host, largest, turns = self._born_host, self.limits.body_size, self._turns
         drafts: list[DraftFields] = []
         add = drafts.append
         target_name: str | None = None
@@ -107,15 +107,15 @@ class Intake:
         if not values:
             return b""
         data = format_properties(values)
-        if len(data) > self._limits.properties_size:
-            raise PropertiesTooLarge(message.topic, size=len(data), limit=self._limits.properties_size)
+        if len(data) > self.limits.properties_size:
+            raise PropertiesTooLarge(message.topic, size=len(data), limit=self.limits.properties_size)
         return data
 
     def _keys(self, message: Message) -> str:
         if isinstance(message.keys, str):
             raise IllegalProperty(KEYS, "a list of keys is wanted, not one text")
-        if len(message.keys) > self._limits.keys:
-            raise TooManyKeys(message.topic, count=len(message.keys), limit=self._limits.keys)
+        if len(message.keys) > self.limits.keys:
+            raise TooManyKeys(message.topic, count=len(message.keys), limit=self.limits.keys)
         for key in message.keys:
             _check_text(KEYS, key)
             if not key or " " in key:

@@ -28,6 +28,16 @@ LARGEST_PORT = 65_535
 LARGEST_PROPERTIES = 32_767  # the size is kept in a signed 16-bit field
 
 
+# What can be changed while a store is open.
+CHANGEABLE = frozenset(
+    {
+        *("max_message_size", "max_properties_size", "max_keys", "busy_wait_ms"),
+        *("retention_hours", "delete_when", "delete_batch", "delete_pause_ms", "hung_file_timeout_ms", "max_bytes"),
+        *("reserve_bytes", "disk_max_ratio", "disk_clean_ratio", "disk_full_ratio"),
+    }
+)
+
+
 class Durability(StrEnum):
     """What holds when a put returns."""
 
@@ -42,7 +52,7 @@ def _setting(default: object, unit: str, consequence: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """How one store works; checked when it is made, never changed after."""
+    """How one store works; checked when it is made. `Store.change` replaces it by another."""
 
     durability: Durability = _setting(
         Durability.SYNC,

@@ -19,10 +19,12 @@ from types import TracebackType
 from typing import Self
 
 from embermq.clock import Clock, SystemClock
-from embermq.errors import CorruptRecord, OutOfRange, StoreClosed, SyncFailed, TopicNotFound
+from embermq.errors import CorruptRecord, OutOfRange, SettingsError, StoreClosed, SyncFailed, TopicNotFound
 from embermq.files.space import DiskSpace
+from embermq.format.batch_entry import BatchEntry
 from embermq.format.message_id import decode_message_id
-from embermq.format.record import Draft, DraftFields
+from embermq.format.queue_entry import QueueEntry
+from embermq.format.record import Draft, DraftFields, Record
 from embermq.format.tables import TopicTable
 from embermq.log.key_index import keys_of
 from embermq.log.recovery import Report
@@ -35,7 +37,7 @@ from embermq.store.housekeeper import Housekeeper
 from embermq.store.intake import Intake, Limits, with_last_separator
 from embermq.store.parts import close_parts, open_parts
 from embermq.store.reading import Batch, Found, read_queue, to_batch, to_message
-from embermq.store.settings import Durability, StoreSettings
+from embermq.store.settings import CHANGEABLE, Durability, StoreSettings
 from embermq.store.state import StoreState
 from embermq.store.upkeep import Upkeep
 from embermq.store.writer import Submitted, Writer
@@ -82,7 +84,7 @@ class Store:
             clock=clock,
         )
         self._intake = Intake(
-            Limits(settings.max_message_size, settings.max_properties_size, settings.max_keys),
+            _limits(settings),
             topic=parts.topics.for_put,
             born_host=parts.commit_log.store_host,
         )
@@ -199,19 +201,45 @@ class Store:
         self, topic: str, key: str, *, since: datetime | None = None, until: datetime | None = None, limit: int = 32
     ) -> list[StoredMessage]:
         """The newest `limit` messages of `topic` with this key, or with it as unique key; oldest first."""
+        begin = milliseconds_of(since) if since else 0
+        end = milliseconds_of(until) if until else END_OF_TIME_MS
+        return [to_message(record) for record in self.query_records(topic, key, begin, end, limit=limit)]
+
+    def query_records(self, topic: str, key: str, begin_ms: int, end_ms: int, *, limit: int) -> list[Record]:
+        """The same as records, of the time from `begin_ms` to `end_ms`. For brokers."""
         self._check_open()
         if self._parts.index is None:
             return []
-        begin = milliseconds_of(since) if since else 0
-        end = milliseconds_of(until) if until else END_OF_TIME_MS
-        found: dict[int, StoredMessage] = {}
-        for position in self._parts.index.iter_positions(topic, key, begin_ms=begin, end_ms=end):
+        found: dict[int, Record] = {}
+        for position in self._parts.index.iter_positions(topic, key, begin_ms=begin_ms, end_ms=end_ms):
             if len(found) == limit:
                 break
-            message = self._find_with_key(position, topic, key)
-            if message is not None:
-                found[position] = message
+            record = self._find_with_key(position, topic, key)
+            if record is not None:
+                found[position] = record
         return [found[position] for position in sorted(found)]
+
+    def read_record(self, position: int) -> Record:
+        """The record at a log position, checked whole. Raises OutOfRange or CorruptRecord. For brokers."""
+        self._check_open()
+        return self._parts.commit_log.read(position)
+
+    def select_record(self, position: int, size: int) -> memoryview:
+        """The bytes of a record, in mapped memory. Raises OutOfRange. For brokers."""
+        return self._parts.commit_log.select(position, size)
+
+    def index_end(self) -> tuple[int, int]:
+        """Where the newest record that the key index knows begins, and when it was stored; (0, 0) without one."""
+        index = self._parts.index
+        return (index.end_position, index.end_time) if index is not None and index.entry_count else (0, 0)
+
+    def entries(self, topic: str, *, queue: int, offset: int, limit: int) -> list[QueueEntry | BatchEntry]:
+        """The entries of a queue from `offset` on; none if there is no such queue. For brokers."""
+        self._check_open()
+        found = self._parts.queues.find(topic, queue)
+        if found is None or not found.min_offset <= offset < found.max_offset:
+            return []
+        return list(found.read(offset, limit))
 
     def find(self, message_id: str) -> StoredMessage | None:
         """The message with this offset id; None if it is not, or no longer, here."""
@@ -234,6 +262,11 @@ class Store:
             upper=upper,
             time_at=lambda entry: commit_log.find_store_time(entry.position, entry.size),
         )
+
+    def store_time(self, topic: str, *, queue: int, offset: int) -> int | None:
+        """When the message at an offset was stored, in ms; None if there is none. For brokers."""
+        entries = self.entries(topic, queue=queue, offset=offset, limit=1)
+        return self._parts.commit_log.find_store_time(entries[0].position, entries[0].size) if entries else None
 
     def offsets(self, topic: str, *, queue: int) -> tuple[int, int]:
         """The first offset of a queue and its next one."""
@@ -276,6 +309,18 @@ class Store:
         """Have `listener` called, where no other put runs, with every batch that becomes visible."""
         with self._writer.lock:
             self._parts.dispatcher.listeners.append(listener)
+
+    def change(self, **settings: object) -> None:
+        """Change some of CHANGEABLE while the store is open. Raises SettingsError; then nothing is changed."""
+        self._check_open()
+        for name in settings:
+            if name not in CHANGEABLE:
+                raise SettingsError(f"{name} cannot be changed while the store is open; set it before the next start")
+        changed = replace(self.settings, **settings)  # type: ignore[arg-type]
+        self.settings = changed
+        self._intake.limits = _limits(changed)
+        self._writer.busy_wait_ms = changed.busy_wait_ms
+        self._upkeep.follow(changed)
 
     def clean(self) -> int:
         """Delete expired log files now, whatever the hour; returns how many went."""
@@ -355,12 +400,16 @@ class Store:
         if self._stopping.is_set():
             raise StoreClosed(self.path)
 
-    def _find_with_key(self, position: int, topic: str, key: str) -> StoredMessage | None:
-        """The message at `position`, if it is there and really has the key: the index knows only hashes."""
+    def _find_with_key(self, position: int, topic: str, key: str) -> Record | None:
+        """The record at `position`, if it is there and really has the key: the index knows only hashes."""
         try:
             record = self._parts.commit_log.read(position)
             if record.topic == topic and key in keys_of(record.properties):
-                return to_message(record)
+                return record
         except (OutOfRange, CorruptRecord):
             return None  # expired; or damaged, which `ember store verify` reports
         return None
+
+
+def _limits(settings: StoreSettings) -> Limits:
+    return Limits(settings.max_message_size, settings.max_properties_size, settings.max_keys)

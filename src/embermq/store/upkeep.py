@@ -28,14 +28,19 @@ class Upkeep:
         self._parts = parts
         self._writer = writer
         self._cleaner = cleaner
-        self._reserve = settings.reserve_bytes
-        self._full_ratio = settings.disk_full_ratio
         self._checkpoint_s = settings.checkpoint_interval_ms / 1000
         self._checkpoint_bytes = settings.checkpoint_bytes
         self._clean_s = settings.clean_interval_ms / 1000
         self._sync_timeout_ms = settings.sync_timeout_ms
         self._clock = clock
         self._checkpoint_at = clock.monotonic()
+        self.follow(settings)
+
+    def follow(self, settings: StoreSettings) -> None:
+        """Watch the space, and clean, with these settings from now on."""
+        self._reserve = settings.reserve_bytes
+        self._full_ratio = settings.disk_full_ratio
+        self._cleaner.follow(settings)
 
     def duties(self) -> list[Duty]:
         return [

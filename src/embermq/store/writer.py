@@ -38,11 +38,19 @@ log = logging.getLogger(__name__)
 
 
 class Submitted(NamedTuple):
-    """What was written to the log, and where it ends there."""
+    """Where drafts went, each by its index, and where the log ends behind them."""
 
-    places: Sequence[Placed]
+    offsets: Sequence[int]
+    positions: Sequence[int]
+    sizes: Sequence[int]
     end: int
     store_time: int
+
+
+class _Written(NamedTuple):
+    appended: Appended
+    items: Sequence[Placed]
+    offsets: Sequence[int]
 
 
 class Writer:
@@ -74,7 +82,7 @@ class Writer:
         self._durability = durability
         self._sync_timeout_ms = sync_timeout_ms
         self._max_unflushed = max_unflushed
-        self._busy_wait_ms = busy_wait_ms
+        self.busy_wait_ms = busy_wait_ms
         self._delay_levels = delay_levels
         self._clock = clock
         self._is_closed = False
@@ -85,7 +93,7 @@ class Writer:
         began = self._clock.monotonic()
         try:
             self._admit()
-            appended, items = self._write(make, together=together)
+            appended, items, _ = self._write(make, together=together)
             if self._durability is Durability.SYNC:
                 self._wait_for_disk(appended.end)
         except Exception:
@@ -99,28 +107,30 @@ class Writer:
         began = self._clock.monotonic()
         try:
             self.check()
-            appended, items = self._write(lambda: drafts, together=together)
+            written = self._write(lambda: drafts, together=together)
         except Exception:
             self.statistics.refused += 1
             raise
+        appended = written.appended
         if self._durability is Durability.SYNC:
             self._flusher.ask(appended.end)
-        self.statistics.count_put(len(items), appended.end - appended.begin, self._clock.monotonic() - began)
-        return Submitted(items, appended.end, appended.store_time)
+        size = appended.end - appended.begin
+        self.statistics.count_put(len(appended.positions), size, self._clock.monotonic() - began)
+        return Submitted(written.offsets, appended.positions, appended.sizes, appended.end, appended.store_time)
 
     @property
     def is_behind(self) -> bool:
         """Whether so much waits for the disk that puts had better wait, too."""
         return self._commit_log.chain.end - self._flusher.flushed >= self._max_unflushed
 
-    def _write(self, make: Callable[[], Sequence[DraftFields]], *, together: bool) -> tuple[Appended, Sequence[Placed]]:
+    def _write(self, make: Callable[[], Sequence[DraftFields]], *, together: bool) -> _Written:
         with self.lock:
             if self._is_closed:
                 raise StoreClosed(self._path)
-            appended, items = self._append(make(), together=together)
+            written = self._append(make(), together=together)
             if self._durability is Durability.ASYNC:
                 self.dispatch()
-        return appended, items
+        return written
 
     def close(self) -> None:
         """Take no more puts, not even of those that wait for the lock, which the caller holds."""
@@ -153,13 +163,13 @@ class Writer:
         chain, flusher = self._commit_log.chain, self._flusher
         if chain.end - flusher.flushed < self._max_unflushed:
             return
-        in_time = flusher.wait_behind(self._max_unflushed, self._busy_wait_ms)
+        in_time = flusher.wait_behind(self._max_unflushed, self.busy_wait_ms)
         self.check()
         if not in_time:
             behind = chain.end - flusher.flushed
-            raise StoreBusy(self._path, behind=behind, limit=self._max_unflushed, waited_ms=self._busy_wait_ms)
+            raise StoreBusy(self._path, behind=behind, limit=self._max_unflushed, waited_ms=self.busy_wait_ms)
 
-    def _append(self, drafts: Sequence[DraftFields], *, together: bool) -> tuple[Appended, Sequence[Placed]]:
+    def _append(self, drafts: Sequence[DraftFields], *, together: bool) -> _Written:
         assignment = self._offsets.assign(drafts)
         try:
             appended = self._commit_log.append(assignment.drafts, assignment.offsets, together=together)
@@ -173,7 +183,7 @@ class Writer:
         self._offsets.confirm(assignment)
         items = self._place(assignment, appended)
         self._dispatcher.expect(appended.begin, appended.end, items)
-        return appended, items
+        return _Written(appended, items, assignment.offsets)
 
     def _place(self, assignment: Assignment, appended: Appended) -> Sequence[Placed]:
         """What the dispatcher need not decode again."""

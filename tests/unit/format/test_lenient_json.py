@@ -169,3 +169,9 @@ def test_metrics_are_compact_and_safe_for_a_browser() -> None:
     value = {"a": {"é": 2**53 - 1, "b": 2**53, "c": -(2**53)}, "d": [True, None]}
     expected = '{"a":{"\\u00e9":9007199254740991,"b":"9007199254740992","c":"-9007199254740992"},"d":[true,null]}'
     assert format_compact(value) == expected
+
+
+def test_an_object_as_a_key_becomes_its_text() -> None:
+    raw = '{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:7,{"brokerName":"b","queueId":1,"topic":"T"}:9}}'
+    keys = ['{"brokerName":"b","queueId":0,"topic":"T"}', '{"brokerName":"b","queueId":1,"topic":"T"}']
+    assert parse_lenient(raw) == {"offsetTable": dict(zip(keys, [7, 9], strict=True))}

@@ -20,6 +20,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  *
  *   orderly      true: one queue at a time
  *   fail         so many deliveries of each message fail (those with reconsumeTimes below it)
+ *   failTag      only messages with this tag fail
  *   delayLevel   of a failed message's next delivery; -1 for none
  *   suspendMs    how long a failed orderly message waits
  *   sleepMs      spent on each call
@@ -76,7 +77,8 @@ final class Listening {
                 one.put("reply", reply(message));
             }
             facts.add(one);
-            ok &= message.getReconsumeTimes() >= behaviour.getIntValue("fail");
+            boolean may = !behaviour.containsKey("failTag") || behaviour.getString("failTag").equals(message.getTags());
+            ok &= !may || message.getReconsumeTimes() >= behaviour.getIntValue("fail");
         }
         long until = System.currentTimeMillis();
         synchronized (this) {

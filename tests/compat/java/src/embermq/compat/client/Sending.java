@@ -17,12 +17,14 @@ import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends messages. One is {"topic", "body" or "bodyHex" or "size" (so many letters x), "tags", "keys" (a list), "flag",
- * "properties", "delayLevel", "queue" (chosen), "shard" (hashed), "wait": false}; the mode is sync, async, oneway or
- * batch. What came of each message is {"status", "msgId", "offsetMsgId", "queueId", "queueOffset"} or {"error"}.
+ * "properties", "reserved" (properties whose names users may not use), "delayLevel", "queue" (chosen), "shard" (hashed),
+ * "wait": false}; the mode is sync, async, oneway or batch. What came of each message is {"status", "msgId",
+ * "offsetMsgId", "queueId", "queueOffset"} or {"error"}.
  */
 final class Sending {
     static Object send(DefaultMQProducer producer, JSONObject request) throws Exception {
@@ -159,6 +161,7 @@ final class Sending {
         message.setFlag(spec.getIntValue("flag"));
         message.setWaitStoreMsgOK(!Boolean.FALSE.equals(spec.getBoolean("wait")));
         Clients.object(spec, "properties").forEach((name, value) -> message.putUserProperty(name, (String) value));
+        Clients.object(spec, "reserved").forEach((name, value) -> MessageAccessor.putProperty(message, name, (String) value));
         if (spec.containsKey("delayLevel")) {
             message.setDelayTimeLevel(spec.getIntValue("delayLevel"));
         }

@@ -1,0 +1,93 @@
+/* What the load generator's parts share: a connection with its slots, and what a protocol must be able to do.
+ *
+ * A connection has `window` slots. A slot is one request in flight: ask() writes a request for it, take() reads an
+ * answer and says whose it is. The main loop knows nothing else about a protocol.
+ */
+#ifndef LOADGEN_H
+#define LOADGEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PER_PULL 32 /* messages that one request of a consumer asks for */
+
+typedef enum { SEND, FILL, CONSUME } Work;
+
+typedef struct {
+    const char *protocol;
+    Work work;
+    int port;
+    int connections;
+    int window;
+    int queues;
+    int size;         /* bytes of a body */
+    uint64_t limit;   /* messages to fill in, or that there are to consume, in all queues together */
+    double warmup;    /* seconds */
+    double seconds;
+    int pid;          /* of the server, whose CPU time is measured; 0 for none */
+    const char *topic;
+} Options;
+
+typedef struct {
+    uint8_t *data;
+    size_t begin; /* what lies before was taken */
+    size_t end;
+    size_t capacity;
+} Buffer;
+
+typedef struct {
+    int fd;
+    int number;
+    Buffer out;
+    Buffer in;
+    int *free_slots; /* a ring, so that slots are used in turn */
+    int free_begin;
+    int free_count;
+    int64_t *asked_at; /* per slot, in ns */
+    uint64_t *wanted;  /* per slot, for the protocol: the offset that was asked for */
+    int *arrived;      /* per slot, for the protocol: messages of an answer in parts */
+    uint64_t asked;    /* requests so far */
+    uint64_t answered; /* answers so far, for protocols that answer in order */
+    uint64_t next;     /* the next offset to consume */
+    int generation;    /* of the consumer, where one has to be made anew */
+    int *generations;  /* per slot */
+    bool is_paused;    /* ask nothing until the protocol says so */
+    bool wants_write;
+} Connection;
+
+typedef struct {
+    int slot; /* of the request that is answered now; -1 for none */
+    uint64_t messages;
+    char error[200]; /* empty: it was done */
+} Answer;
+
+typedef struct {
+    const char *name;
+    void (*prepare)(void);                                                 /* once */
+    void (*greet)(Connection *);                                           /* per connection, may block */
+    void (*ask)(Connection *, int slot);                                   /* adds a request to `out` */
+    size_t (*take)(Connection *, const uint8_t *, size_t size, Answer *);  /* bytes taken; 0: not whole yet */
+} Protocol;
+
+extern Options options;
+extern const Protocol rocketmq, redis, nats;
+
+/* Room for `size` bytes at the end of what will be sent; the caller adds what it wrote to `out.end`. */
+uint8_t *room(Connection *connection, size_t size);
+void add(Connection *connection, const void *data, size_t size);
+void add_text(Connection *connection, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* One of some bodies of random bytes. */
+const uint8_t *body_of(uint64_t number);
+
+/* The queue that the next message of this connection goes to, or is taken from. */
+int queue_of(const Connection *connection);
+
+/* Where to consume next: from the first message to the last, and again. */
+uint64_t next_offset(Connection *connection);
+
+void refuse(Answer *answer, const char *what, const void *text, size_t size);
+void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#endif

@@ -1,0 +1,213 @@
+"""The parts of a broker, put together over an open store. No sockets: whoever has them hands on requests.
+
+requests ─→ Router ─→ handlers ─→ Puts ─→ Store            answers go back to the peer
+                          │                 └─ arrivals ─→ LongPolls, DelayDelivery
+                          └─ BrokerTopics, Groups, ConsumerOffsets, Membership, QueueLocks, BrokerStatistics
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from embermq.broker.delay import DelayDelivery
+from embermq.broker.handlers.clients import ClientHandlers
+from embermq.broker.handlers.consume_stats import ConsumeStatsHandlers
+from embermq.broker.handlers.offsets import OffsetHandlers
+from embermq.broker.handlers.pull import PullHandlers
+from embermq.broker.handlers.query import QueryHandlers
+from embermq.broker.handlers.relays import RelayHandlers
+from embermq.broker.handlers.reply import ReplyHandlers
+from embermq.broker.handlers.resets import ResetHandlers
+from embermq.broker.handlers.send import CODES, SendHandlers
+from embermq.broker.handlers.send_back import SendBackHandlers
+from embermq.broker.intake import Intake
+from embermq.broker.locks import QueueLocks
+from embermq.broker.long_poll import LongPolls
+from embermq.broker.membership import Membership
+from embermq.broker.puts import Puts
+from embermq.broker.settings import BrokerSettings
+from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.topics import BrokerTopics
+from embermq.clock import Clock
+from embermq.format.host import encode_address
+from embermq.format.message_id import UniqueIds
+from embermq.log.placed import Placed
+from embermq.model.delay import parse_delay_levels
+from embermq.model.message import Host
+from embermq.rpc.peer import Peer
+from embermq.rpc.router import Check, Observe, Router
+from embermq.store.groups import GROUPS_FILE, Groups
+from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
+from embermq.store.store import Store
+
+log = logging.getLogger(__name__)
+
+EXPIRE_S = 10.0
+SAMPLE_S = 1.0
+
+
+class Broker:
+    """One broker: takes requests, answers them, and looks after its tables. All of it runs in the event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: BrokerSettings,
+        *,
+        host_of: Callable[[Peer], Host],
+        clock: Clock,
+        check: Check | None = None,
+        observe: Observe = lambda request, response, seconds: None,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        config = store.path / "config"
+        self.delay_levels = parse_delay_levels(store.settings.delay_levels)
+        self.statistics = BrokerStatistics(clock, cluster=settings.cluster)
+        self.topics = BrokerTopics(store, settings)
+        self.groups = Groups(config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups)
+        self.offsets = ConsumerOffsets(config / OFFSETS_FILE, clock=clock)
+        self.locks = QueueLocks(clock=clock, timeout_ms=settings.lock_timeout_ms)
+        self.membership = Membership(self.groups, self.topics, clock, settings)
+        self.puts = Puts(store, clock=clock)
+        self.polls = LongPolls(
+            clock=clock,
+            most=settings.max_parked_pulls,
+            end_of=lambda topic, queue: store.offsets(topic, queue=queue)[1],
+        )
+        self.delays = DelayDelivery(
+            store, self.puts, self.topics, self.statistics, levels=self.delay_levels, clock=clock
+        )
+        self.router = Router(check=check, observe=observe)
+        self._host_of = host_of
+        self._observe = observe
+        self._tasks: list[asyncio.Task[None]] = []
+        self._add_handlers()
+
+    def start(self) -> None:
+        """Begin to work; call it in the event loop that requests come from."""
+        self.topics.make_system_topics()
+        self.puts.start()
+        self.polls.start()
+        self.delays.start()
+        self.store.listen(self._arrived)
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(_every(SAMPLE_S, self.statistics.sample)),
+            loop.create_task(_every(EXPIRE_S, self.membership.expire)),
+            loop.create_task(_every(EXPIRE_S, self.locks.expire)),
+            loop.create_task(_every_in_thread(self.settings.offset_save_ms / 1000, self.offsets.save)),
+            loop.create_task(_every_in_thread(self.settings.delay_save_ms / 1000, self.delays.save)),
+        ]
+
+    async def stop(self) -> None:
+        """Answer what is in hand and save the tables; the store stays open."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.polls.stop()
+        await self.delays.stop()
+        await self.router.stop()
+        await self.puts.stop()
+        self.offsets.save()
+
+    def connection_closed(self, peer: Peer) -> None:
+        """Forget a client whose connection is gone."""
+        self.membership.forget(peer)
+
+    def _arrived(self, items: Sequence[Placed]) -> None:
+        self.polls.arrived(items)
+        self.delays.arrived(items)
+
+    def _add_handlers(self) -> None:
+        store, settings = self.store, self.settings
+        unique_ids = UniqueIds(
+            encode_address(store.settings.host().address),
+            process=os.getpid(),
+            instance=time.monotonic_ns() & 0xFFFF_FFFF,
+        )
+        intake = Intake(
+            self.topics,
+            self.groups,
+            self.locks,
+            settings,
+            store.settings,
+            delay_levels=len(self.delay_levels),
+            unique_ids=unique_ids,
+        )
+        sends = SendHandlers(
+            intake,
+            self.puts,
+            self.membership,
+            self.statistics,
+            settings,
+            host_of=self._host_of,
+            observe=self._observe,
+            now=self.clock.monotonic,
+        )
+        self.router.add_batch(CODES, sends.receive)
+        levels = len(self.delay_levels)
+        for handlers in (
+            PullHandlers(
+                store,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.membership,
+                self.polls,
+                self.statistics,
+                settings,
+            ),
+            SendBackHandlers(store, self.puts, self.topics, self.groups, self.statistics, settings, levels=levels),
+            QueryHandlers(store),
+            ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock),
+            ClientHandlers(self.membership, self.locks, clock=self.clock),
+            OffsetHandlers(store, self.topics, self.groups, self.offsets, self.membership, delays=self.delays.table),
+            ConsumeStatsHandlers(
+                store,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.membership,
+                self.statistics,
+                broker_name=settings.name,
+                host_of=self._host_of,
+                clock=self.clock,
+            ),
+            RelayHandlers(store, self.topics, self.groups, self.membership, broker_name=settings.name),
+            ResetHandlers(
+                store,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.membership,
+                broker_name=settings.name,
+                wake=self.polls.wake,
+            ),
+        ):
+            self.router.add(handlers.routes())
+
+
+async def _every(seconds: float, work: Callable[[], object]) -> None:
+    """Do `work` again and again; what goes wrong is said, and tried again."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            work()
+        except Exception:
+            log.exception("%s failed; it is tried again", getattr(work, "__qualname__", work))
+
+
+async def _every_in_thread(seconds: float, work: Callable[[], object]) -> None:
+    """The same for work that waits for the disk."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await asyncio.to_thread(work)
+        except Exception:
+            log.exception("%s failed; it is tried again", getattr(work, "__qualname__", work))

@@ -1,0 +1,120 @@
+"""RESET_OFFSET: an administrator has a group go on somewhere else.
+
+The broker remembers the target of each queue and tells it to the next pull, so that groups
+without a member are moved, too. Pulls that wait are woken for it. A consumer that does not pull,
+because it has too much in hand, is told after a while with a request of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from embermq.broker.client_calls import push_offsets
+from embermq.broker.handlers.offsets import find_offset
+from embermq.broker.membership import Membership
+from embermq.broker.topics import BrokerTopics
+from embermq.errors import GroupNotFound, IllegalQueue
+from embermq.format.command import Command, make_answer
+from embermq.format.offset_table_body import encode_offset_table
+from embermq.format.wire_json import BrokerQueue
+from embermq.model.codes import RequestCode, ResponseCode
+from embermq.model.topic import TopicConfig
+from embermq.rpc.fields import I32, find_integer, read_text
+from embermq.rpc.peer import Peer
+from embermq.rpc.router import Handler
+from embermq.store.groups import Groups
+from embermq.store.offsets import ConsumerOffsets
+from embermq.store.store import Store
+
+log = logging.getLogger(__name__)
+
+PUSH_AFTER_S: Final = 5.0  # a consumer that can pull does so within milliseconds
+_LATEST: Final = -1  # a time that stands for the end, an offset that stands for "by time", a queue for all
+
+
+class ResetHandlers:
+    """Moves groups to other offsets."""
+
+    def __init__(
+        self,
+        store: Store,
+        topics: BrokerTopics,
+        groups: Groups,
+        offsets: ConsumerOffsets,
+        membership: Membership,
+        *,
+        broker_name: str,
+        wake: Callable[[str, int], None],
+        push_after_s: float = PUSH_AFTER_S,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._membership = membership
+        self._broker_name = broker_name
+        self._wake = wake  # has the pulls that wait for a queue try again
+        self._push_after_s = push_after_s
+
+    def routes(self) -> dict[int, Handler]:
+        return {RequestCode.RESET_OFFSET: self.reset}
+
+    def reset(self, peer: Peer, request: Command) -> Command:
+        fields = request.fields
+        topic = self._topics.read(read_text(fields, "topic"))
+        group = read_text(fields, "group")
+        if self._groups.find(group) is None:
+            raise GroupNotFound(group)
+        targets = self._find_targets(request, topic)
+        for queue, offset in targets.items():
+            if not self._is_in_range(topic.name, queue, offset):
+                low, high = self._store.offsets(topic.name, queue=queue)
+                remark = f"Target offset {offset} not in consume queue range [{low}-{high}] of {topic.name}/{queue}"
+                return make_answer(request, ResponseCode.SYSTEM_ERROR, remark=remark)
+        self._apply(topic.name, group, targets)
+        log.info("offsets reset topic=%s group=%s targets=%s by=%s", topic.name, group, targets, peer.peer)
+        return make_answer(request, body=encode_offset_table(self._table(topic.name, targets)))
+
+    def _find_targets(self, request: Command, topic: TopicConfig) -> dict[int, int]:
+        """The new offset of each queue."""
+        fields = request.fields
+        time_ms = find_integer(fields, "timestamp")
+        time_ms = _LATEST if time_ms is None else time_ms
+        queue, offset = find_integer(fields, "queueId", limit=I32), find_integer(fields, "offset")
+        if queue is None or queue < 0:
+            queues = range(topic.read_queues)
+            return {queue: find_offset(self._store, topic.name, queue, time_ms) for queue in queues}
+        if queue >= topic.read_queues:
+            raise IllegalQueue(topic.name, queue, topic.read_queues)
+        by_time = offset is None or offset == _LATEST
+        return {queue: find_offset(self._store, topic.name, queue, time_ms) if by_time else offset or 0}
+
+    def _is_in_range(self, topic: str, queue: int, offset: int) -> bool:
+        low, high = self._store.offsets(topic, queue=queue)
+        return low <= offset <= high
+
+    def _apply(self, topic: str, group: str, targets: dict[int, int]) -> None:
+        for queue, offset in targets.items():
+            self._offsets.reset(topic, group, queue, offset)
+        if self._membership.consumer(group) is None:
+            return
+        for queue in targets:
+            self._wake(topic, queue)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._push_after_s, self._push_rest, topic, group, targets)
+
+    def _push_rest(self, topic: str, group: str, targets: dict[int, int]) -> None:
+        """Tell members of the queues whose reset no pull has fetched yet."""
+        members = self._membership.consumer(group)
+        rest = {queue: offset for queue, offset in targets.items() if self._offsets.is_reset(topic, group, queue)}
+        if members is None or not rest:
+            return
+        log.info("offsets pushed topic=%s group=%s targets=%s", topic, group, rest)
+        peers = list(members.members)
+        push_offsets(peers, topic=topic, group=group, offsets=self._table(topic, rest), timestamp=_LATEST, force=True)
+
+    def _table(self, topic: str, targets: dict[int, int]) -> dict[BrokerQueue, int]:
+        return {BrokerQueue(self._broker_name, topic, queue): offset for queue, offset in targets.items()}

@@ -1,0 +1,312 @@
+"""What may be sent: a SEND request becomes drafts, or is refused before anything is changed.
+
+Most requests are plain, and `plain` makes their draft with few questions. Whatever is unusual
+about one (a delay, a batch, a retry, odd numbers) makes it return nothing, and `careful` looks
+at every part.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from embermq.broker.locks import QueueLocks
+from embermq.broker.parking import Target, park
+from embermq.broker.settings import BrokerSettings
+from embermq.broker.topics import BrokerTopics
+from embermq.errors import (
+    BodyTooLarge,
+    CorruptRecord,
+    IllegalMessage,
+    IllegalProperty,
+    IllegalQueue,
+    NotPermitted,
+    PropertiesTooLarge,
+)
+from embermq.format.batch import BatchElement, iter_batch
+from embermq.format.command import Command
+from embermq.format.message_id import UniqueIds
+from embermq.format.record import DraftFields
+from embermq.model.codes import RequestCode
+from embermq.model.flags import Permission, SysFlag
+from embermq.model.properties import (
+    CLUSTER,
+    DELAY,
+    INNER_NUM,
+    KEYS,
+    MSG_REGION,
+    POP_CK,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_ON,
+    TRANSACTION_PREPARED,
+    TRANSIENT_PREFIX,
+    UNIQ_KEY,
+    format_properties,
+    parse_properties,
+)
+from embermq.model.topic import (
+    DEAD_LETTER_PREFIX,
+    MAX_TOPIC_SIZE,
+    RETRY_PREFIX,
+    UNSENDABLE_TOPICS,
+    TopicConfig,
+    check_topic,
+)
+from embermq.rpc.fields import I32, I64, find_boolean, find_integer, read_integer, read_text
+from embermq.store.groups import Groups
+from embermq.store.settings import StoreSettings
+
+# The fields of a SEND by their full names, as old clients and Go send them.
+_SHORT_NAMES: Final = {
+    "producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e",
+    "sysFlag": "f", "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j", "unitMode": "k",
+    "maxReconsumeTimes": "l", "batch": "m",
+}  # fmt: skip
+_LONG_FORM: Final = frozenset(map(int, (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)))
+_CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
+_LIMIT_VERSION: Final = 121  # clients from then on say how often a message may be retried
+_UNIQUE: Final = UNIQ_KEY + "\x01"
+# Properties that ask for more than to be stored; found anywhere in the text, they call for a closer look.
+_find_unusual: Final = re.compile(r"DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|REPLY_TO_CLIENT|__RMQ").search
+_TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+
+
+class Born(NamedTuple):
+    """Where a message comes from: the bytes of the address, and their mark in the sys flag."""
+
+    host: bytes
+    flag: int
+
+
+class Sent(NamedTuple):
+    """A request that may be stored, and what its answer tells."""
+
+    drafts: Sequence[DraftFields]
+    queue: int
+    unique_id: str
+    is_batch: bool = False
+    is_one_record: bool = False  # of a batch: kept as it came
+
+
+class _Head(NamedTuple):
+    """What all messages of one request share."""
+
+    topic: TopicConfig
+    queue: int
+    sys_flag: int
+    born_time: int
+    flag: int
+    reconsume_times: int
+    properties: dict[str, str]
+
+
+class Intake:
+    """Checks SEND requests."""
+
+    def __init__(
+        self,
+        topics: BrokerTopics,
+        groups: Groups,
+        locks: QueueLocks,
+        settings: BrokerSettings,
+        store_settings: StoreSettings,
+        *,
+        delay_levels: int,
+        unique_ids: UniqueIds,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._settings = settings
+        self._max_body = store_settings.max_message_size
+        self._max_properties = store_settings.max_properties_size
+        self._delay_levels = delay_levels
+        self._unique_ids = unique_ids
+        self._own = {MSG_REGION: settings.region, TRACE_ON: "true", CLUSTER: settings.cluster}
+        self._suffix = format_properties(self._own).decode()
+        self._known: dict[str, tuple[bytes, int]] = {}  # topics that plain messages may go to
+        self._known_of = topics.table()
+
+    def refresh(self) -> None:
+        """Forget what is known of topics if one has changed; to be called before messages are looked at."""
+        table = self._topics.table()
+        if table is not self._known_of:
+            self._known_of = table
+            self._known.clear()
+
+    def plain(self, request: Command, born: Born) -> tuple[DraftFields, int, str] | None:
+        """The draft of a plain message, its queue and its unique id; None if it is not as plain as that."""
+        fields = short_fields(request)
+        try:
+            name, properties = fields["b"], fields["i"]
+            queue, sys_flag, born_time, flag = int(fields["e"]), int(fields["f"]), int(fields["g"]), int(fields["h"])
+            topic, queues = self._known[name]
+            at = properties.index(_UNIQUE)
+            if (
+                not 0 <= queue < queues
+                or not 0 <= born_time < I64
+                or not -I32 <= flag < I32
+                or fields.get("j", "0") != "0"
+                or fields.get("m", "false") != "false"
+                or (at and properties[at - 1] != "\x02")
+                or properties[-1] != "\x02"
+                or _find_unusual(properties)
+            ):
+                return None
+            unique_id = properties[at + len(_UNIQUE) : properties.index("\x02", at)]
+            data = (properties + self._suffix).encode()
+        except (KeyError, ValueError):
+            return None
+        body = request.data
+        if not 0 < len(body) <= self._max_body or len(data) > self._max_properties or not unique_id:
+            return None
+        sys_flag = sys_flag & _CLIENTS_FLAGS | born.flag
+        return (topic, queue, body, data, flag, sys_flag, born_time, born.host, 0, 0), queue, unique_id
+
+    def careful(self, request: Command, born: Born) -> Sent:
+        """The drafts of any message or batch. Raises a RequestError."""
+        fields = short_fields(request)
+        head = self._head(request, fields)
+        self._remember(head.topic)
+        if find_boolean(fields, "m"):
+            return self._batch(request, head, born)
+        properties = head.properties
+        unique_id = properties.setdefault(UNIQ_KEY, self._unique_ids.next())
+        properties |= self._own
+        self._check_asked(head.topic, properties)
+        target = park(self._redirect(request, fields, head, properties), levels=self._delay_levels)
+        body = request.data
+        if not body:
+            raise IllegalMessage(f"an empty body for topic {head.topic.name!r}; a message has one byte at least")
+        draft = self._draft(target, body, head, born)
+        return Sent((draft,), head.queue, unique_id)
+
+    def _head(self, request: Command, fields: Mapping[str, str]) -> _Head:
+        name = read_text(fields, "b")
+        check_topic(name)
+        if name in UNSENDABLE_TOPICS:
+            raise NotPermitted(f"topic {name!r} belongs to the broker; nobody may send to it")
+        if not self._settings.permission & Permission.WRITE:
+            raise NotPermitted(f"broker {self._settings.name!r} takes no messages; give it write permission")
+        config = self._topic(name, fields)
+        if not config.permission & Permission.WRITE:
+            raise NotPermitted(f"topic {name!r} takes no messages; give it write permission")
+        queue = read_integer(fields, "e", limit=I32)
+        if queue >= max(config.write_queues, config.read_queues):
+            raise IllegalQueue(name, queue, max(config.write_queues, config.read_queues))
+        if queue < 0:
+            queue = random.randrange(max(config.write_queues, 1))
+        return _Head(
+            config,
+            queue,
+            (find_integer(fields, "f", limit=I32) or 0) & _CLIENTS_FLAGS,
+            find_integer(fields, "g") or 0,
+            find_integer(fields, "h", limit=I32) or 0,
+            find_integer(fields, "j", limit=I32) or 0,
+            _properties(fields.get("i") or ""),
+        )
+
+    def _topic(self, name: str, fields: Mapping[str, str]) -> TopicConfig:
+        if name.startswith(RETRY_PREFIX):
+            group = self._groups.read(name.removeprefix(RETRY_PREFIX))
+            return self._topics.ensure(name, queues=max(group.retry_queues, 1))
+        queues = find_integer(fields, "d", limit=I32)
+        return self._topics.for_send(name, template=fields.get("c") or "", queues=4 if queues is None else queues)
+
+    def _check_asked(self, topic: TopicConfig, properties: Mapping[str, str]) -> None:
+        """Refuse what the topic or the broker does not do."""
+        if properties.get(TRANSACTION_PREPARED) == "true":
+            raise NotPermitted("transactional messages are not taken by this broker yet; send it without a transaction")
+        if DELAY not in properties and any(name in properties for name in _TIMERS):
+            raise IllegalMessage("a delivery time is not taken by this broker yet; use one of the delay levels")
+        if topic.cleanup_policy == "COMPACTION" and not properties.get(KEYS, "").strip():
+            raise IllegalMessage(f"topic {topic.name!r} is compacted by key; send the message with a key")
+
+    def _redirect(self, request: Command, fields: Mapping[str, str], head: _Head, properties: dict[str, str]) -> Target:
+        """Where a message goes: to the dead letters, if it comes back to a retry topic too often."""
+        name = head.topic.name
+        if not name.startswith(RETRY_PREFIX):
+            return Target(name, head.queue, properties)
+        group = name.removeprefix(RETRY_PREFIX)
+        limit = self._groups.read(group).max_retries
+        asked = find_integer(fields, "l", limit=I32)
+        if asked is not None and request.version >= _LIMIT_VERSION:
+            limit = asked
+        if head.reconsume_times <= limit and not self._locks.is_any_locked(group):
+            return Target(name, head.queue, properties)
+        dead = self._topics.ensure(DEAD_LETTER_PREFIX + group)
+        return Target(dead.name, 0, properties | {DELAY: "-1"})
+
+    def _batch(self, request: Command, head: _Head, born: Born) -> Sent:
+        topic = head.topic
+        if topic.name.startswith(RETRY_PREFIX) or len(topic.name) > MAX_TOPIC_SIZE:
+            raise IllegalMessage(f"no batch may be sent to topic {topic.name[:300]!r}; send its messages one by one")
+        body = request.data
+        if len(body) > self._max_body:
+            raise BodyTooLarge(topic.name, size=len(body), limit=self._max_body)
+        try:
+            elements = list(iter_batch(body))
+        except CorruptRecord as error:
+            raise IllegalMessage(f"the body of a batch for topic {topic.name!r} cannot be read: {error}") from error
+        if not elements:
+            raise IllegalMessage(f"a batch without messages for topic {topic.name!r}")
+        unique_id = head.properties.get(UNIQ_KEY, "")
+        if topic.queue_type == "BatchCQ" and unique_id:
+            return self._inner_batch(head, body, len(elements), born)
+        drafts = [self._element(element, head, born) for element in elements]
+        return Sent(drafts, head.queue, unique_id, is_batch=True)
+
+    def _element(self, element: BatchElement, head: _Head, born: Born) -> DraftFields:
+        """One message of a batch: its own properties, and what only the batch says."""
+        shared = {name: value for name, value in head.properties.items() if name != UNIQ_KEY}
+        properties = shared | _properties(element.properties.decode(errors="surrogateescape")) | self._own
+        properties.setdefault(UNIQ_KEY, self._unique_ids.next())
+        self._check_asked(head.topic, properties)
+        if not element.body:
+            raise IllegalMessage(f"a batch for topic {head.topic.name!r} holds a message with an empty body")
+        target = Target(head.topic.name, head.queue, properties)
+        return self._draft(target, element.body, head._replace(flag=element.flag), born)
+
+    def _inner_batch(self, head: _Head, body: bytes, count: int, born: Born) -> Sent:
+        """A batch that is kept as one record."""
+        properties = head.properties | self._own | {INNER_NUM: str(count)}
+        target = Target(head.topic.name, head.queue, properties)
+        flags = head.sys_flag | SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+        draft = self._draft(target, body, head._replace(sys_flag=flags), born)
+        return Sent((draft,), head.queue, head.properties[UNIQ_KEY], is_batch=True, is_one_record=True)
+
+    def _draft(self, target: Target, body: bytes, head: _Head, born: Born) -> DraftFields:
+        if len(body) > self._max_body:
+            raise BodyTooLarge(target.topic, size=len(body), limit=self._max_body)
+        data = format_properties(target.properties)
+        if len(data) > self._max_properties:
+            raise PropertiesTooLarge(target.topic, size=len(data), limit=self._max_properties)
+        return (
+            target.topic.encode(), target.queue, body, data, head.flag, head.sys_flag | born.flag, head.born_time,
+            born.host, head.reconsume_times, 0,
+        )  # fmt: skip
+
+    def _remember(self, topic: TopicConfig) -> None:
+        """Know this topic as one that plain messages may go to."""
+        if not topic.name.startswith(RETRY_PREFIX) and not topic.attributes:
+            self._known[topic.name] = (topic.name.encode(), max(topic.write_queues, topic.read_queues))
+
+
+def short_fields(request: Command) -> Mapping[str, str]:
+    """The fields of a SEND or a reply by their short names."""
+    if request.code not in _LONG_FORM:
+        return request.fields
+    return {_SHORT_NAMES.get(name, name): value for name, value in request.fields.items()}
+
+
+def _properties(text: str) -> dict[str, str]:
+    """The properties of a message, without those that no sender may set."""
+    try:
+        found = parse_properties(text.encode())
+    except UnicodeEncodeError as error:
+        raise IllegalProperty(text[:80], f"it is not UTF-8: {error.reason}") from error
+    return {name: value for name, value in found.items() if name != POP_CK and not name.startswith(TRANSIENT_PREFIX)}

@@ -1,0 +1,146 @@
+"""Pulls that wait for a message.
+
+    pull ─→ nothing new ─→ parked under (topic, queue)
+                              ├─ a message that it may want arrives ─→ pulled again
+                              ├─ its time is up ────────────────────→ pulled again, and answered whatever there is
+                              └─ its connection is gone ────────────→ forgotten
+
+The store tells of arrivals in whichever thread made them visible; everything else runs in the
+event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from embermq.clock import Clock
+from embermq.format.command import Command
+from embermq.log.placed import Placed, codes_by_queue
+from embermq.rpc.peer import Peer
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 1.0
+
+Accept = Callable[[int], bool]
+Resume = Callable[[Peer, Command], None]
+
+
+class _Parked(NamedTuple):
+    peer: Peer
+    request: Command
+    accept: Accept | None
+    offset: int
+    deadline: float
+
+
+class LongPolls:
+    """The pulls that wait, by topic and queue."""
+
+    def __init__(self, *, clock: Clock, most: int, end_of: Callable[[str, int], int]) -> None:
+        self.resume: Resume = lambda peer, request: None  # pulls again, without waiting
+        self._clock = clock
+        self._most = most
+        self._end_of = end_of  # the next offset of a queue
+        self._parked: dict[tuple[str, int], list[_Parked]] = {}
+        self._count = 0
+        self._arrived: dict[tuple[str, int], list[int]] = {}
+        self._lock = threading.Lock()  # of what arrived
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sweeper = self._loop.create_task(self._sweep())
+
+    async def stop(self) -> None:
+        """Answer everybody who waits."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for key in list(self._parked):
+            self._release(key, lambda parked: True)
+
+    def park(
+        self,
+        topic: str,
+        queue: int,
+        peer: Peer,
+        request: Command,
+        accept: Accept | None,
+        *,
+        offset: int,
+        wait_s: float,
+    ) -> bool:
+        """Let a pull wait; False if too many do."""
+        if self._count >= self._most:
+            log.warning("too many pulls wait count=%d peer=%s topic=%s", self._count, peer.peer, topic)
+            return False
+        parked = _Parked(peer, request, accept, offset, self._clock.monotonic() + wait_s)
+        self._parked.setdefault((topic, queue), []).append(parked)
+        self._count += 1
+        return True
+
+    def arrived(self, items: Sequence[Placed]) -> None:
+        """Messages became visible. Called by the store, in any thread."""
+        if not self._count or self._loop is None:
+            return
+        with self._lock:
+            is_called = bool(self._arrived)
+            for key, codes in codes_by_queue(items).items():
+                if key in self._parked:
+                    self._arrived.setdefault(key, []).extend(codes)
+            if is_called or not self._arrived:
+                return
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            log.debug("messages arrived after the event loop was closed")
+
+    def wake(self, topic: str, queue: int) -> None:
+        """Pull again, whatever waits for this queue: something about it has changed."""
+        self._release((topic, queue), lambda parked: True)
+
+    def _wake(self) -> None:
+        with self._lock:
+            arrived, self._arrived = self._arrived, {}
+        for key, codes in arrived.items():
+            self._release(key, partial(_wants, codes=codes))
+
+    def _release(self, key: tuple[str, int], is_ready: Callable[[_Parked], bool]) -> None:
+        parked = self._parked.pop(key, None)
+        if parked is None:
+            return
+        ready = [each for each in parked if is_ready(each)]
+        rest = [each for each in parked if not is_ready(each)] if len(ready) < len(parked) else []
+        if rest:
+            self._parked[key] = rest
+        self._count -= len(ready)
+        for each in ready:
+            if not each.peer.is_closed:
+                self.resume(each.peer, each.request)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = self._clock.monotonic()
+            for key in list(self._parked):
+                self._release(key, partial(_is_over, now=now, end=self._end_of(*key)))
+
+
+def _is_over(parked: _Parked, *, now: float, end: int) -> bool:
+    """Whether a pull has waited long enough. One that missed its message's arrival has, too."""
+    is_missed = parked.accept is None and parked.offset < end
+    return parked.deadline <= now or parked.peer.is_closed or is_missed
+
+
+def _wants(parked: _Parked, *, codes: Sequence[int]) -> bool:
+    accept = parked.accept
+    return accept is None or any(accept(code) for code in codes)

@@ -1,0 +1,174 @@
+"""A message on its way to a broker: its properties, its body as it travels, and the fields of its request."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from embermq.errors import BodyTooLarge, IllegalMessage, IllegalProperty
+from embermq.format.wire_json import BrokerQueue
+from embermq.model.delay import DEFAULT_DELAY_LEVELS
+from embermq.model.flags import SysFlag
+from embermq.model.hashing import java_hash
+from embermq.model.message import Message
+from embermq.model.properties import (
+    DELAY,
+    KEYS,
+    SHARDING_KEY,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    WAIT,
+    check_property,
+    format_properties,
+)
+from embermq.model.topic import TEMPLATE_TOPIC, check_topic
+
+COMPRESSED_FROM: Final = 4096  # bytes of body, as RocketMQ's clients have it
+MAX_BODY_SIZE: Final = 4 * 1024 * 1024
+TEMPLATE_QUEUES: Final = 4
+_LEVEL: Final = 5  # of zlib
+_ALONE: Final = frozenset({DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class Outgoing(NamedTuple):
+    """A message that was checked and can be sent."""
+
+    topic: str
+    body: bytes
+    properties: bytes
+    unique_key: str
+    flag: int
+    queue: int | None  # what the sender fixed
+    sharding_key: str | None
+    must_be_alone: bool  # brokers take no delayed message in a batch
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in a batch, nearly."""
+        return len(self.body) + len(self.properties) + 22
+
+
+def prepare(
+    message: Message, unique_key: str, *, delay: timedelta | None = None, sharding_key: str | None = None
+) -> Outgoing:
+    """Check `message` and write its properties. Raises IllegalMessage and what belongs to it."""
+    check_topic(message.topic)
+    if not isinstance(message.body, bytes | bytearray | memoryview):
+        raise IllegalMessage(f"a body of type {type(message.body).__name__}; bytes are expected")
+    if len(message.body) > MAX_BODY_SIZE:
+        raise BodyTooLarge(message.topic, size=len(message.body), limit=MAX_BODY_SIZE)
+    properties = dict(_checked(message.properties))
+    sharding_key = sharding_key if sharding_key is not None else properties.get(SHARDING_KEY)
+    if message.tags:
+        properties[TAGS] = _checked_word(TAGS, message.tags)
+    if message.keys:
+        properties[KEYS] = _join_keys(message.keys)
+    if sharding_key:
+        properties[SHARDING_KEY] = _checked_word(SHARDING_KEY, sharding_key)
+    if delay is not None and delay > timedelta(0):
+        properties[DELAY] = str(delay_level(delay))
+    properties[UNIQ_KEY] = unique_key
+    properties.setdefault(WAIT, "true")
+    return Outgoing(
+        message.topic,
+        bytes(message.body),
+        format_properties(properties),
+        unique_key,
+        message.flag,
+        message.queue,
+        sharding_key or None,
+        not _ALONE.isdisjoint(properties),
+    )
+
+
+def _checked(properties: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in properties.items():
+        check_property(name, value)
+    return properties
+
+
+def _checked_word(name: str, value: str) -> str:
+    if "\x01" in value or "\x02" in value:
+        raise IllegalProperty(name, "it may not hold the characters 0x01 and 0x02")
+    return value
+
+
+def _join_keys(keys: Sequence[str]) -> str:
+    """Keys in the one property that holds them, which blanks separate."""
+    if isinstance(keys, str):
+        raise IllegalMessage(f"keys is the text {keys[:80]!r}; a list of texts is expected, such as [{keys[:80]!r}]")
+    for key in keys:
+        if not key or key.split() != [key]:
+            raise IllegalProperty(KEYS, f"key {key[:80]!r} is empty or holds a blank, which separates keys")
+    return _checked_word(KEYS, " ".join(keys))
+
+
+def delay_level(delay: timedelta) -> int:
+    """The delay level, from 1, of exactly this length. Raises IllegalMessage for any other."""
+    milliseconds = delay // _MILLISECOND
+    if milliseconds * _MILLISECOND != delay or milliseconds not in DEFAULT_DELAY_LEVELS:
+        levels = ", ".join(str(timedelta(milliseconds=level)) for level in DEFAULT_DELAY_LEVELS)
+        raise IllegalMessage(f"delay of {delay}: it must be one of {levels}; other delays are not supported yet")
+    return DEFAULT_DELAY_LEVELS.index(milliseconds) + 1
+
+
+def choose_queue(message: Outgoing, queues: Sequence[BrokerQueue], turn: int) -> BrokerQueue:
+    """Where a message goes: the queue it names, that of its sharding key, or the next in turn."""
+    if message.queue is not None:
+        fitting = [queue for queue in queues if queue.queue == message.queue]
+        if not fitting:
+            raise IllegalMessage(f"topic {message.topic!r} has no queue {message.queue} that can be written")
+        return fitting[turn % len(fitting)]
+    if message.sharding_key is not None:
+        # Sorted, so that a key keeps its queue whatever order the name server lists them in.
+        return sorted(queues)[(java_hash(message.sharding_key) & 0x7FFF_FFFF) % len(queues)]
+    return queues[turn % len(queues)]
+
+
+def packed_body(message: Outgoing) -> tuple[bytes, int]:
+    """The body as it travels, and the system flag that says how it is packed."""
+    if len(message.body) < COMPRESSED_FROM:
+        return message.body, 0
+    packed = zlib.compress(message.body, _LEVEL)
+    if len(packed) >= len(message.body):
+        return message.body, 0
+    return packed, SysFlag.COMPRESSED | SysFlag.ZLIB
+
+
+def send_fields(
+    target: BrokerQueue,
+    *,
+    group: str,
+    properties: str,
+    sys_flag: int,
+    flag: int,
+    born_ms: int,
+    is_batch: bool,
+    reconsume_times: int = 0,
+    max_reconsume_times: int | None = None,
+) -> dict[str, str]:
+    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    fields = {
+        "a": group,
+        "b": target.topic,
+        "c": TEMPLATE_TOPIC,
+        "d": str(TEMPLATE_QUEUES),
+        "e": str(target.queue),
+        "f": str(sys_flag),
+        "g": str(born_ms),
+        "h": str(flag),
+        "i": properties,
+        "j": str(reconsume_times),
+        "k": "false",
+        "m": "true" if is_batch else "false",
+        "n": target.broker,
+    }
+    if max_reconsume_times is not None:
+        fields["l"] = str(max_reconsume_times)
+    return fields

@@ -1,0 +1,1 @@
+"""Who serves which topic: what brokers tell, and what clients ask. No sockets."""

@@ -1,0 +1,1 @@
+"""Requests to a name server, one subject a file."""

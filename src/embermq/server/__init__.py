@@ -1,0 +1,1 @@
+"""Processes: a broker and a name server with their sockets, settings, logs and figures."""

@@ -1,0 +1,34 @@
+"""Clients that keep a trace of their messages in a topic of its own."""
+
+from __future__ import annotations
+
+from tests.builders import wait_until
+from tests.compat.client_tool import Refused, texts
+from tests.compat.scene import Scene
+
+TRACES = "RMQ_SYS_TRACE_TOPIC"
+FOREVER = 1 << 62
+
+
+def traces(scene: Scene, message_id: str) -> list[str]:
+    """The kinds of the trace records about a message; each record is a line of fields."""
+    try:
+        found = scene.ask_admin("queryMessage", TRACES, message_id, 64, 0, FOREVER)["messageList"]
+    except Refused as refused:
+        assert refused.code in {208, 17}, refused
+        return []
+    records = [record for body in texts(found) for record in body.split("\x02") if message_id in record]
+    return [record.split("\x01")[0] for record in records]
+
+
+def test_traces(scene: Scene) -> None:
+    """trace.producer, trace.consumer, trace.mqadmin"""
+    topic, group = scene.topic(2), scene.group()
+    consumer = scene.push(group, {topic: "*"}, enableTrace=True)
+    (sent,) = scene.producer(enableTrace=True).send_ok(scene.message(topic, keys=["traced"]))
+    assert len(consumer.deliveries(1)) == 1
+    wait_until(lambda: sorted(traces(scene, sent["msgId"])) == ["Pub", "SubAfter", "SubBefore"], seconds=30)
+    shown = scene.mqadmin("queryMsgTraceById", "-i", sent["msgId"])
+    kinds = [line.split()[0] for line in shown.splitlines() if line and not line.startswith("#")]
+    assert {"Pub", "Sub"} <= set(kinds), shown
+    assert group in shown

@@ -1,0 +1,96 @@
+"""mqadmin's commands about clusters and brokers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.compat.client_tool import texts
+from tests.compat.live_group import LiveGroup, rows
+from tests.compat.scene import Scene
+
+
+def settings(scene: Scene) -> dict[str, str]:
+    lines = scene.mqadmin("getBrokerConfig", "-b", scene.broker).splitlines()
+    assert f"============{scene.broker}============" in lines
+    return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines[1:])}
+
+
+def test_cluster_list(scene: Scene) -> None:
+    """mqadmin.clusterList, mqadmin.clusterList-more"""
+    (row,) = rows(scene.mqadmin("clusterList"))
+    assert row[:4] == [scene.cluster_name, scene.broker_name, "0", scene.broker]
+    assert row[4].startswith("V")
+    assert float(row[5].split("(")[0]) >= 0 and float(row[6].split("(")[0]) >= 0
+    assert row[-1] == "true"
+    (row,) = rows(scene.mqadmin("clusterList", "-m"))
+    assert row[:2] == [scene.cluster_name, scene.broker_name]
+    scene.producer().send_ok(*scene.messages(scene.topic(1), range(5)))
+    (after,) = rows(scene.mqadmin("clusterList", "-m"))
+    assert int(after[4]) >= int(row[4]) + 5
+
+
+def test_broker_status(live: LiveGroup) -> None:
+    printed = live.scene.mqadmin("brokerStatus", "-b", live.scene.broker)
+    table = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in printed.splitlines())}
+    assert int(table["commitLogMaxOffset"]) > live.stored[0][-1]["commitLogOffset"]
+    assert int(table["msgPutTotalTodayNow"]) >= 12
+    assert table["brokerActive"] == "true"
+
+
+def test_broker_config(scene: Scene) -> None:
+    """mqadmin.updateBrokerConfig"""
+    before = settings(scene)
+    assert (before["brokerName"], before["brokerClusterName"]) == (scene.broker_name, scene.cluster_name)
+    options = ("-b", scene.broker, "-k", "fileReservedTime", "-v")
+    assert f"update broker config success, {scene.broker}" in scene.mqadmin("updateBrokerConfig", *options, 49)
+    assert settings(scene)["fileReservedTime"] == "49"
+    scene.mqadmin("updateBrokerConfig", *options, before["fileReservedTime"])
+    assert settings(scene)["fileReservedTime"] == before["fileReservedTime"]
+
+
+def test_broker_config_refused(scene: Scene) -> None:
+    printed = scene.run_mqadmin("updateBrokerConfig", "-b", scene.broker, "-k", "brokerConfigPath", "-v", "/tmp/escaped")
+    assert "success" not in printed["out"]
+    assert "CODE: 16" in printed["err"]
+
+
+def test_cleaning(scene: Scene) -> None:
+    """mqadmin.cleanExpiredCQ, mqadmin.deleteExpiredCommitLog"""
+    topic = scene.topic(2)
+    scene.producer().send_ok(*scene.messages(topic, range(6)))
+    for command in ("cleanExpiredCQ", "deleteExpiredCommitLog", "cleanUnusedTopic"):
+        assert scene.mqadmin(command, "-b", scene.broker).strip() == "success"
+    assert sorted(texts(scene.read_all(topic, 2))) == [str(number) for number in range(6)]
+
+
+def test_export_metadata(live: LiveGroup, tmp_path: Path) -> None:
+    """mqadmin.exportMetadata"""
+    scene = live.scene
+    printed = scene.mqadmin("exportMetadata", "-c", scene.cluster_name, "-f", tmp_path)
+    assert f"export {tmp_path}/metadata.json success" in printed
+    found = json.loads((tmp_path / "metadata.json").read_text())
+    assert found["topicConfigTable"][live.topic]["writeQueueNums"] == 2
+    assert {live.group, live.behind} <= set(found["subscriptionGroupTable"])
+    assert "TBW102" not in found["topicConfigTable"]
+
+
+def test_export_configs(scene: Scene, tmp_path: Path) -> None:
+    """mqadmin.exportConfigs"""
+    scene.mqadmin("exportConfigs", "-c", scene.cluster_name, "-f", tmp_path)
+    found = json.loads((tmp_path / "configs.json").read_text())
+    assert found["clusterScale"] == {"namesrvSize": 1, "masterBrokerSize": 1, "slaveBrokerSize": 0}
+    config = found["brokerConfigs"][scene.broker_name]
+    assert config["brokerClusterName"] == scene.cluster_name
+    assert int(config["maxMessageSize"]) == 4 << 20
+
+
+def test_export_metrics(live: LiveGroup, tmp_path: Path) -> None:
+    """mqadmin.exportMetrics"""
+    scene = live.scene
+    scene.mqadmin("exportMetrics", "-c", scene.cluster_name, "-f", tmp_path)
+    found = json.loads((tmp_path / "metrics.json").read_text())
+    report = found["evaluateReport"][scene.broker_name]
+    assert set(report) == {"runtimeEnv", "runtimeQuota", "runtimeVersion"}
+    assert report["runtimeQuota"]["topicSize"] >= 1
+    assert "totalTps" in found["totalData"]
