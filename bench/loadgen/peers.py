@@ -87,17 +87,13 @@ def running(peer: Peer) -> Iterator[Server]:
         try:
             yield server
         finally:
-            server.go_on()
             stop(server.process)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    """End it at once: its folder goes too, so there is nothing that it could save."""
+    process.kill()
+    process.wait()
     if process.stdout is not None:
         process.stdout.close()
 

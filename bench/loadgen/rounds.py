@@ -44,7 +44,7 @@ class Rounds:
     """All measurements of a run; a server that fails is left out from then on, and said at the end."""
 
     def __init__(self, options: argparse.Namespace, *, prepare: Callable[[Server], None], visit: Visit) -> None:
-        self._options = options
+        self.options = options
         self._prepare = prepare
         self._visit = visit
         self.samples: list[Sample] = []
@@ -52,16 +52,16 @@ class Rounds:
 
     def run(self) -> None:
         with ExitStack() as staying:
-            for peer in self._options.peers:
+            for peer in self.options.peers:
                 if absent := missing(peer):
                     self.failures[peer.name] = f"not installed: {', '.join(absent)}"
             kept = {peer.name: self._keep(peer, staying) for peer in self._chosen() if peer.stays}
-            for _ in range(self._options.rounds):
+            for _ in range(self.options.rounds):
                 for peer in self._chosen():
                     self._take_turn(peer, kept.get(peer.name))
 
     def _chosen(self) -> list[Peer]:
-        return [peer for peer in self._options.peers if peer.name not in self.failures]
+        return [peer for peer in self.options.peers if peer.name not in self.failures]
 
     def _keep(self, peer: Peer, staying: ExitStack) -> Server | None:
         """Start a server that stays for all rounds, prepare it, and let it rest until its turn."""
@@ -88,7 +88,7 @@ class Rounds:
             self.failures[peer.name] = str(error)
 
     def _measure(self, peer: Peer, server: Server) -> None:
-        for shape in self._options.shapes:
+        for shape in self.options.shapes:
             sample = self._visit(server, shape) | server.memory_mib()
             self.samples.append({"peer": peer.name, "shape": str(shape), **sample})
             print(f"  {peer.name} {shape}: {sample['rate']:,.0f}/s", file=sys.stderr, flush=True)
@@ -133,7 +133,8 @@ def report(name: str, rounds: Rounds, pairs: Sequence[tuple[str, str]]) -> int:
         print(f"\n{peer} is left out: {reason}")
     for error in dict.fromkeys(f"{one['peer']}: {one['error']}" for one in rounds.samples if one["errors"]):
         print(f"\nrefused, first of all: {error}")
-    results = {"machine": machine(), "medians": rows, "ratios": compared, "failures": rounds.failures}
+    options = {"rounds": rounds.options.rounds, "seconds": rounds.options.seconds}
+    results = {"machine": machine(), **options, "medians": rows, "ratios": compared, "failures": rounds.failures}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps({**results, "samples": rounds.samples}, indent=1) + "\n")
     return int(bool(rounds.failures) or any(row["errors"] for row in rows if row["peer"].startswith("ember")))

@@ -22,13 +22,13 @@ __all__ = [
 
 _HOMES = {
     "AsyncClient": "embermq.client.client",
+    "Batch": "embermq.store.reading",
     "Client": "embermq.client.sync",
     "Delivery": "embermq.client.delivery",
-    "SendReceipt": "embermq.client.producer",
-    "Batch": "embermq.store.reading",
     "EmberError": "embermq.errors",
     "Message": "embermq.model.message",
     "Receipt": "embermq.model.message",
+    "SendReceipt": "embermq.client.producer",
     "Store": "embermq.store.store",
     "StoredMessage": "embermq.model.message",
     "open_store": "embermq.store.store",

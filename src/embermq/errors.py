@@ -31,6 +31,7 @@
     │   ├── NotSupported      a request we do not serve
     │   ├── IllegalField      a field of a request that is missing or makes no sense
     │   ├── IllegalFilter     an expression that cannot be read
+    │   ├── IllegalAttribute  an attribute that a topic cannot have
     │   ├── IllegalGroup      a name that no consumer group may have
     │   └── IllegalMessage
     │       ├── IllegalTopic
@@ -277,6 +278,14 @@ class IllegalGroup(RequestError):
     def __init__(self, group: str, reason: str) -> None:
         super().__init__(f"illegal group {group[:300]!r}: {reason}")
         self.group = group
+
+
+class IllegalAttribute(RequestError):
+    """An attribute that a topic cannot have, or that cannot be changed."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"attribute {name[:200]!r}: {reason}")
+        self.name = name
 
 
 class IllegalMessage(RequestError):

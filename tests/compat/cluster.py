@@ -1,7 +1,7 @@
 """The name server and broker that the client tests talk to.
 
-    EMBERMQ_COMPAT_TARGET=ember      EmberMQ, started as its users start it (the default)
-    EMBERMQ_COMPAT_TARGET=rocketmq   RocketMQ's own, so that the tests themselves can be checked
+EMBERMQ_COMPAT_TARGET=ember      EmberMQ, started as its users start it (the default)
+EMBERMQ_COMPAT_TARGET=rocketmq   RocketMQ's own, so that the tests themselves can be checked
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RocketMQ for tests: its store (`store_tool`), its clients (`client_tool`), and a cluster for them (`cluster`, `scene`)."""
+"""RocketMQ for tests: its store (`store_tool`), its clients (`client_tool`), and a cluster for them (`scene`)."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.builders import wait_until
+from tests.compat.client_tool import Facts
 from tests.compat.scene import Scene
 
 QUEUES = 2
@@ -17,16 +18,15 @@ class LiveGroup:
         self.topic, self.group, self.behind = scene.topic(QUEUES), scene.group(), scene.group()
         self.producer_group = scene.name("live-producers")
         self.producer = scene.producer(self.producer_group)
-        messages = [
-            scene.message(
-                self.topic, f"body {number}", queue=number % QUEUES, tags=TAGS[number % 3], keys=[f"key-{number}", "all"]
-            )
-            for number in range(12)
-        ]
-        self.sent = self.producer.send_ok(*messages)
+        self.sent = self.producer.send_ok(*(self._message(number) for number in range(12)))
         self._consume()
         self._leave_behind()
         self.stored = [scene.read(self.topic, queue) for queue in range(QUEUES)]
+
+    def _message(self, number: int) -> Facts:
+        keys = [f"key-{number}", "all"]
+        place = {"queue": number % QUEUES, "tags": TAGS[number % 3]}
+        return self.scene.message(self.topic, f"body {number}", keys=keys, **place)
 
     def _consume(self) -> None:
         once = self.scene.push(self.group, {self.topic: "A || B"})

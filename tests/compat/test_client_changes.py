@@ -4,13 +4,14 @@ namespaces, TLS."""
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from tests.builders import wait_until
 from tests.compat.client_tool import Client, ClientTool, texts
 from tests.compat.cluster import Cluster
 from tests.compat.scene import Scene
 
-QUICK = {"pollNameServerInterval": 500}  # how soon a client sees a new route
+QUICK: dict[str, Any] = {"pollNameServerInterval": 500}  # how soon a client sees a new route
 
 
 def test_read_only(scene: Scene) -> None:

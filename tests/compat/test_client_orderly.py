@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -40,12 +41,16 @@ class Ordered:
             if turn == 5:
                 consumers[0].close(wait=False)
             time.sleep(0.8)
-        wait_until(lambda: len({text(one) for each in consumers for one in each.deliveries()}) == len(self.sent), seconds=60)
-        self.by_consumer = [consumer.deliveries() for consumer in consumers]
+
+        def by_consumer() -> list[list[Facts]]:
+            return [consumer.deliveries() for consumer in consumers]
+
+        wait_until(lambda: {text(one) for each in by_consumer() for one in each} == set(self.sent), seconds=60)
+        self.by_consumer = by_consumer()
 
     def _fails_for_a_while(self) -> None:
-        topic = self.scene.topic(1)
-        self.scene.producer().send_ok(*self.scene.messages(topic, ["a", "b"], tags="bad"), self.scene.message(topic, "c"))
+        topic, producer = self.scene.topic(1), self.scene.producer()
+        producer.send_ok(*self.scene.messages(topic, ["a", "b"], tags="bad"), self.scene.message(topic, "c"))
         listener = {**ORDERLY, "fail": 2, "failTag": "bad", "suspendMs": 300}
         self.suspended = self.scene.push(self.scene.group(), {topic: "*"}, listener=listener).deliveries(7)
 
@@ -81,7 +86,7 @@ def test_one_at_a_time(ordered: Ordered) -> None:
             for one in each
             if one["queueId"] == queue
         )
-        for (_, until, before), (at, _, after) in zip(calls, calls[1:], strict=False):
+        for (_, until, before), (at, _, after) in pairwise(calls):
             assert before == after or until <= at
         for each in ordered.by_consumer:
             offsets = [one["queueOffset"] for one in each if one["queueId"] == queue]

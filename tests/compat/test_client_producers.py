@@ -6,17 +6,17 @@ from collections import Counter
 
 import pytest
 
-from tests.compat.client_tool import texts
+from tests.compat.client_tool import Facts, texts
 from tests.compat.scene import Scene
 
 SEND_V2 = 310
 ILLEGAL_MESSAGE, NO_PERMISSION, NO_TOPIC = 13, 16, 17
 
 
-def raw_send(scene: Scene, topic: str, **fields: object) -> int:
+def raw_send(scene: Scene, topic: str) -> int:
     """The answer's code to a send that no client checked."""
-    plain = {"a": "producers", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0, "h": 0, "j": 0, "k": "false"}
-    code: int = scene.raw(SEND_V2, body="raw", **(plain | fields))["code"]
+    fields: Facts = {"a": "producers", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0, "h": 0, "j": 0}
+    code: int = scene.raw(SEND_V2, body="raw", **fields)["code"]
     return code
 
 
@@ -38,7 +38,8 @@ def test_queue_offset_increasing(scene: Scene) -> None:
     sent = [scene.message(topic, str(number), queue=queue) for number, queue in enumerate(queues)]
     results = scene.producer().send_ok(*sent)
     assert [result["queueId"] for result in results] == queues
-    assert [result["queueOffset"] for result in results] == [queues[:at].count(queue) for at, queue in enumerate(queues)]
+    offsets = [queues[:at].count(queue) for at, queue in enumerate(queues)]
+    assert [result["queueOffset"] for result in results] == offsets
     for queue in range(3):
         assert texts(scene.read(topic, queue)) == [str(number) for number, each in enumerate(queues) if each == queue]
 
@@ -48,7 +49,8 @@ def test_msg_id_seen_by_consumer(scene: Scene) -> None:
     topic = scene.topic()
     results = scene.producer().send_ok(*scene.messages(topic, range(10)))
     consumer = scene.push(scene.group(), {topic: "*"})
-    assert sorted(delivery["msgId"] for delivery in consumer.deliveries(10)) == sorted(each["msgId"] for each in results)
+    found = consumer.deliveries(10)
+    assert sorted(each["msgId"] for each in found) == sorted(each["msgId"] for each in results)
 
 
 def test_async(scene: Scene) -> None:
@@ -85,7 +87,8 @@ def test_auto_create_queue_nums(scene: Scene) -> None:
     scene.wait_for_route(topic)
     route = scene.find_route(topic)
     assert route is not None
-    assert [(each["readQueueNums"], each["writeQueueNums"], each["perm"]) for each in route["queueDatas"]] == [(6, 6, 6)]
+    (queues,) = route["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (6, 6, 6)
 
 
 def test_vip_channel(scene: Scene) -> None:
@@ -122,8 +125,8 @@ def test_round_trip(scene: Scene) -> None:
     producer.roundtrip-utf8, producer.roundtrip-binary, producer.cluster-property"""
     topic = scene.topic(1)
     odd = {"a": "=", "b": "a=b;c:d,e", "space": " in  between ", "quote": "\"\\'\t", "digits": "0123", "größe": "大 😀"}
-    binary = {"bodyHex": bytes(range(256)).hex(), "flag": -2_147_483_648, "properties": odd}
-    utf8 = {"tags": "Täg😀", "keys": ["schlüssel", "键"], "flag": 42}
+    binary: Facts = {"bodyHex": bytes(range(256)).hex(), "flag": -2_147_483_648, "properties": odd}
+    utf8: Facts = {"tags": "Täg😀", "keys": ["schlüssel", "键"], "flag": 42}
     scene.producer().send_ok(scene.message(topic, **binary), scene.message(topic, "Grüße 世界 😀\n", **utf8))
     first, second = scene.read(topic, 0)
     assert first["bodyHex"] == binary["bodyHex"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.compat.client_tool import Facts, text, texts, together
 from tests.compat.scene import Scene
 
 DELAY_2_MS = 5_000
+
+
+Letter = tuple[Facts, list[Facts], list[Facts]]  # as sent, its deliveries, and the dead letters
 
 
 class Retries:
@@ -39,8 +43,7 @@ class Retries:
     def _fails_for_good(self) -> None:
         self.direct = self._fails_until_dead("Y", {"fail": 99, "delayLevel": -1}, deliveries=1)
 
-    def _fails_until_dead(self, tag: str, listener: Facts, *, deliveries: int) -> tuple[Facts, list[Facts], list[Facts]]:
-        """What was sent, what was delivered, and the dead letters."""
+    def _fails_until_dead(self, tag: str, listener: Facts, *, deliveries: int) -> Letter:
         scene, group = self.scene, self.scene.retry_ready(self.scene.group(), self.topic)
         consumer = scene.push(group, {self.topic: tag}, listener=listener, maxReconsumeTimes=1)
         message = scene.message(self.topic, f"to die {tag}", tags=tag, keys=["grave"], properties={"color": "black"})
@@ -71,7 +74,7 @@ def test_reconsume_times(retries: Retries) -> None:
 def test_delay(retries: Retries) -> None:
     """retry.delay"""
     times = [each["at"] for each in retries.twice]
-    for before, after in zip(times, times[1:], strict=False):
+    for before, after in pairwise(times):
         assert DELAY_2_MS - 50 <= after - before <= DELAY_2_MS + 2_500
 
 

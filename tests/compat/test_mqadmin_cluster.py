@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 from tests.compat.client_tool import texts
 from tests.compat.live_group import LiveGroup, rows
 from tests.compat.scene import Scene
+
+MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+ALONE = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def settings(scene: Scene) -> dict[str, str]:
@@ -38,6 +42,19 @@ def test_broker_status(live: LiveGroup) -> None:
     assert table["brokerActive"] == "true"
 
 
+def test_a_process_of_its_own_prints_the_same(scene: Scene, java_classes: str) -> None:
+    """All other tests run mqadmin's commands in the process that has the clients."""
+    for command in (["topicRoute", "-t", scene.topic(3)], ["clusterList", "-m"]):
+        alone = subprocess.run(
+            [*ALONE, f"-Duser.home={scene.tool.home}", "-cp", java_classes, MAIN, *command, "-n", scene.namesrv],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert alone.stdout == scene.mqadmin(*command) != ""
+
+
 def test_broker_config(scene: Scene) -> None:
     """mqadmin.updateBrokerConfig"""
     before = settings(scene)
@@ -50,7 +67,8 @@ def test_broker_config(scene: Scene) -> None:
 
 
 def test_broker_config_refused(scene: Scene) -> None:
-    printed = scene.run_mqadmin("updateBrokerConfig", "-b", scene.broker, "-k", "brokerConfigPath", "-v", "/tmp/escaped")
+    options = ("-b", scene.broker, "-k", "brokerConfigPath", "-v", "/tmp/escaped")
+    printed = scene.run_mqadmin("updateBrokerConfig", *options)
     assert "success" not in printed["out"]
     assert "CODE: 16" in printed["err"]
 

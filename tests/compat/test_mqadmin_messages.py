@@ -9,7 +9,8 @@ from tests.compat.scene import Scene
 
 def fields(printed: str) -> dict[str, str]:
     """What is printed about one message, by name."""
-    pairs = [line.partition(":") for line in printed.splitlines() if ":" in line and not line.startswith("MessageTrack")]
+    lines = [line for line in printed.splitlines() if ":" in line and not line.startswith("MessageTrack")]
+    pairs = [line.partition(":") for line in lines]
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -27,7 +27,7 @@ class PutTimes:
         self._coarse = [0] * len(LABELS)
         self._fine = [0] * (len(_FINE) + 1)
         self._last_coarse: list[int] | None = None
-        self._last_fine: list[int] = self._fine
+        self._last_fine = [0] * (len(_FINE) + 1)
 
     def add(self, ms: int, *, puts: int = 1) -> None:
         """So many puts took so long."""

@@ -13,7 +13,6 @@ from embermq.format.command import VERSION
 from embermq.format.java_numbers import format_bytes, format_double
 from embermq.format.tables import DelayTable
 from embermq.model.topic import SCHEDULE_TOPIC
-from embermq.store.settings import Durability
 from embermq.store.store import Store
 
 VERSION_NAME: Final = "V5_3_3"
@@ -109,8 +108,9 @@ class RuntimeInfo:
             "remainHowManyDataToFlush": format_bytes(state.flush_behind),
             "remainTransientStoreBufferNumbs": str(_NO_POOL),
         }
-        if self._store.settings.durability is Durability.POOLED:
-            figures["remainTransientStoreBufferNumbs"] = str(self._store.free_buffers())
+        free_buffers = self._store.free_buffers()
+        if free_buffers is not None:
+            figures["remainTransientStoreBufferNumbs"] = str(free_buffers)
             figures["remainHowManyDataToCommit"] = format_bytes(self._store.uncommitted_bytes())
         return figures
 

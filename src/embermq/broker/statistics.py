@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -149,6 +150,10 @@ class BrokerStatistics:
 
     def day(self, name: str, key: str) -> Figures | None:
         return self._figures(self._day, name, key)
+
+    def counters(self, kind: StatsKind) -> Mapping[str, Counter]:
+        """Everything that was counted of one kind since the start, by key."""
+        return self._counters[kind]
 
     def forget_topic(self, topic: str) -> None:
         """Forget what was counted for a topic that is deleted."""

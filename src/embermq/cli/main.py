@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from embermq import __version__
-from embermq.cli import serve, store
+from embermq.cli import group, message, send, serve, store, tail, topic
+from embermq.cli.connect import add_namesrv
 
 
 class ExitCode(IntEnum):
@@ -36,9 +37,10 @@ def build_parser() -> argparse.ArgumentParser:
         prog="ember", description="EmberMQ: a RocketMQ-compatible message store and broker.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"ember {__version__}")
+    add_namesrv(parser, default=None)
     nouns = parser.add_subparsers(title="commands", metavar="NOUN", required=True)
-    serve.add_commands(nouns)
-    store.add_commands(nouns)
+    for noun in (serve, topic, group, send, tail, message, store):
+        noun.add_commands(nouns)
     return parser
 
 
@@ -76,11 +78,15 @@ def _code_of(error: Exception) -> ExitCode:
     from embermq import errors
 
     match error:
-        case errors.StoreMissing() | errors.TopicNotFound() | FileNotFoundError():
+        case errors.StoreMissing() | errors.TopicNotFound() | errors.GroupNotFound() | errors.MessageNotFound():
             return ExitCode.NOT_FOUND
-        case errors.StoreLocked() | errors.StoreReadOnly() | errors.NotPermitted() | PermissionError():
+        case errors.NotOnline() | FileNotFoundError():
+            return ExitCode.NOT_FOUND
+        case errors.StoreLocked() | errors.StoreReadOnly() | PermissionError():
             return ExitCode.REFUSED
-        case errors.FlushTimeout() | TimeoutError():
+        case errors.NotPermitted() | errors.NotSupported() | errors.Refused():
+            return ExitCode.REFUSED
+        case errors.FlushTimeout() | errors.CallTimeout() | TimeoutError():
             return ExitCode.TIMED_OUT
         case _:
             return ExitCode.FAILED

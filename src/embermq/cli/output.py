@@ -14,19 +14,19 @@ _REPORT_EVERY_S = 0.2
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
-def print_json(value: object) -> None:
+def print_json(value: object, *, flush: bool = False) -> None:
     """One object on one line."""
-    print(json.dumps(value, separators=(",", ":")))
+    print(json.dumps(value, separators=(",", ":")), flush=flush)
 
 
-def print_line(text: str) -> None:
+def print_line(text: str, *, flush: bool = False) -> None:
     """A line of data; what the terminal cannot show is escaped, and nothing in it moves the cursor."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
     if not text.isascii():
         encoding = sys.stdout.encoding or "utf-8"
         text = text.encode(encoding, "backslashreplace").decode(encoding)
-    print(text)
+    print(text, flush=flush)
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

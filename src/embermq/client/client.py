@@ -156,13 +156,15 @@ class AsyncClient:
         since: timedelta | datetime | None = None,
         filter: str | None = None,
         queues: Collection[int] | None = None,
+        last: int | None = None,
         follow: bool = False,
     ) -> AsyncGenerator[StoredMessage, None]:
         """The messages of `topic` that are there now, by their times; with `follow` also all that come later.
 
-        `since` is a moment or how long ago; without it all are read. No group is joined and no offset moves.
+        `since` is a moment or how long ago; without it all are read. `last` leaves only the newest so many of
+        those that are there. No group is joined and no offset moves.
         """
-        return self._reader.read(topic, start=_start_of(since), filter=filter, queues=queues, follow=follow)
+        return self._reader.read(topic, start=_start_of(since), filter=filter, queues=queues, last=last, follow=follow)
 
     def _limit(self, timeout: float | None) -> float:
         return self._timeout_s if timeout is None else timeout

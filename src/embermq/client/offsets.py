@@ -31,8 +31,8 @@ class Offsets:
         return await self._ask(RequestCode.GET_MIN_OFFSET, address, queue)
 
     async def max(self, address: str, queue: BrokerQueue) -> int:
-        """The next offset to be written."""
-        return await self._ask(RequestCode.GET_MAX_OFFSET, address, queue)
+        """The next offset to be written; what lies before it may not be readable for a moment yet."""
+        return await self._ask(RequestCode.GET_MAX_OFFSET, address, queue, {"committed": "false"})
 
     async def at(self, address: str, queue: BrokerQueue, time: datetime) -> int:
         """The offset of the first message that was stored at `time` or later."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterable
 from typing import Final
@@ -24,8 +25,11 @@ from embermq.format.wire_json import BrokerQueue
 from embermq.model.message import StoredMessage
 from embermq.model.subscription import Subscribed
 
+log = logging.getLogger(__name__)
+
 READER_GROUP: Final = "TOOLS_CONSUMER"  # every broker knows it, and nobody commits for it
 MOST_WAITING: Final = 2000  # messages that arrived and were not taken yet
+DISPATCH_S: Final = 1.0  # how long a message may be stored and not readable yet
 PATIENCE_S: Final = 15.0  # how long a broker may be away
 
 
@@ -50,8 +54,13 @@ class _QueueReader:
     async def fill(self) -> None:
         """Pull until there is a message, or the end is reached."""
         while not self.buffer and self.offset < self.end:
+            before = self.offset
             messages = await self.pull(0.0)
+            if self.offset == before:
+                messages = await self.pull(DISPATCH_S)
             self.buffer.extend(message for message in messages if message.offset < self.end)
+            if self.offset == before:
+                self._give_up()
 
     async def pull(self, wait_s: float) -> list[StoredMessage]:
         """What the next pull finds; tried again while the broker is away."""
@@ -78,14 +87,17 @@ class _QueueReader:
             is_inline=True,
             wait_s=wait_s,
         )
-        if pulled.status is PullStatus.NOTHING and not wait_s:
-            self.offset = max(self.offset, self.end)  # fewer than there were: the rest is gone
-        elif pulled.status is PullStatus.MOVED and pulled.next_offset <= self.offset:
-            self.offset = max(pulled.next_offset, 0)
-            self.end = min(self.end, pulled.max_offset)
-        else:
-            self.offset = pulled.next_offset
+        if pulled.status is PullStatus.MOVED and pulled.next_offset < self.offset:
+            self.end = min(self.end, pulled.max_offset)  # the topic was made anew, or its log was cut
+        self.offset = max(pulled.next_offset, 0)
         return pulled.messages
+
+    def _give_up(self) -> None:
+        """There are fewer messages than there were; the rest is gone."""
+        log.warning(
+            "queue is shorter than it was queue=%s offset=%d end=%d", name_of(self.queue), self.offset, self.end
+        )
+        self.end = self.offset
 
 
 class Reader:
@@ -103,12 +115,20 @@ class Reader:
         start: Start,
         filter: str | None = None,
         queues: Collection[int] | None = None,
+        last: int | None = None,
         follow: bool = False,
     ) -> AsyncGenerator[StoredMessage, None]:
-        """The messages of `topic`; with `follow`, without an end. Raises TopicNotFound."""
+        """The messages of `topic`, or the `last` so many of them; with `follow`, without an end.
+
+        Raises TopicNotFound.
+        """
         readers = await self._readers(topic, start=start, filter=filter, queues=queues)
-        async for message in _in_order(readers):
-            yield message
+        if last is None:
+            async for message in _in_order(readers):
+                yield message
+        else:
+            for message in await _last_of(readers, last, is_filtered=filter is not None):
+                yield message
         if follow:
             async for message in _as_they_come(readers):
                 yield message
@@ -147,6 +167,18 @@ async def _in_order(readers: Iterable[_QueueReader]) -> AsyncGenerator[StoredMes
             heapq.heapreplace(heads, (reader.buffer[0].store_time_ms, number))
         else:
             heapq.heappop(heads)
+
+
+async def _last_of(readers: Iterable[_QueueReader], count: int, *, is_filtered: bool) -> deque[StoredMessage]:
+    """The newest `count` messages, oldest first."""
+    every = list(readers)
+    if not is_filtered:  # else nobody knows how far back they go
+        for reader in every:
+            reader.offset = max(reader.offset, reader.end - count)
+    newest: deque[StoredMessage] = deque(maxlen=count)
+    async for message in _in_order(every):
+        newest.append(message)
+    return newest
 
 
 async def _as_they_come(readers: Iterable[_QueueReader]) -> AsyncGenerator[StoredMessage, None]:

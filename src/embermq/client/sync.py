@@ -165,11 +165,12 @@ class Client:
         since: timedelta | datetime | None = None,
         filter: str | None = None,
         queues: Collection[int] | None = None,
+        last: int | None = None,
         follow: bool = False,
     ) -> Iterator[StoredMessage]:
         """The messages of `topic`, without a group. See AsyncClient.read."""
         thread = self._running()
-        messages = self._client.read(topic, since=since, filter=filter, queues=queues, follow=follow)
+        messages = self._client.read(topic, since=since, filter=filter, queues=queues, last=last, follow=follow)
 
         async def take() -> list[StoredMessage]:
             """One message, and more if they need no waiting for; not so with `follow`, where each is shown at once."""

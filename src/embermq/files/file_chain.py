@@ -20,7 +20,7 @@ from embermq.errors import FileSealed
 from embermq.files.durable import sync_directory
 from embermq.files.mapped_file import MappedFile
 from embermq.files.new_files import NewFiles
-from embermq.files.paths import check_no_gap, find_files
+from embermq.files.paths import check_no_gap, find_files, is_unused, split_at_gap
 from embermq.files.preparer import Preparer
 from embermq.files.write_buffer import WriteBufferPool
 
@@ -106,6 +106,11 @@ class FileChain:
     def readable_end(self) -> int:
         """Up to where it can be read; below `end` when a write buffer has some of it."""
         return self.committed
+
+    @property
+    def free_buffers(self) -> int | None:
+        """Write buffers that wait for a file; None without a pool."""
+        return None if self._pool is None else self._pool.free
 
     @property
     def committed(self) -> int:
@@ -318,13 +323,21 @@ class FileChain:
         """The paths of all files in order, but for an empty last one."""
         found = find_files(self.paths + self.read_only_paths)
         if found and found[-1].stat().st_size == 0:
-            empty = found.pop()  # its making was cut short by a crash, or is under way elsewhere
-            if not self.read_only:
-                log.warning("empty file deleted file=%s", empty)
-                empty.unlink()
-                sync_directory(empty.parent)
+            # Its making was cut short by a crash, or is under way elsewhere.
+            self._drop("empty", found.pop())
+        whole, behind = split_at_gap(found, self.file_size)
+        if behind and all(map(is_unused, behind)):
+            for path in reversed(behind):  # made ahead; the disk failed when they were to be deleted
+                self._drop("unused", path)
+            return whole
         check_no_gap(found, self.file_size)
         return found
+
+    def _drop(self, what: str, path: Path) -> None:
+        if not self.read_only:
+            log.warning("%s file deleted file=%s", what, path)
+            path.unlink()
+            sync_directory(path.parent)
 
     def _open_file(self, path: Path, *, is_last: bool) -> MappedFile:
         # The last file takes appends until it is full, even where no new ones are made.

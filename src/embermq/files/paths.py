@@ -9,6 +9,8 @@ from pathlib import Path
 
 from embermq.errors import ForeignFile, MissingFile
 
+_CHUNK = 1 << 20
+
 
 def file_name(position: int) -> str:
     """The name of the file that begins at `position`."""
@@ -40,6 +42,20 @@ def check_no_gap(files: Sequence[Path], file_size: int) -> None:
         expected = int(before.name) + file_size
         if int(file.name) != expected:
             raise MissingFile(before.with_name(file_name(expected)))
+
+
+def split_at_gap(files: Sequence[Path], file_size: int) -> tuple[list[Path], list[Path]]:
+    """The files up to the first gap, and those behind it."""
+    for count, (before, file) in enumerate(pairwise(files), start=1):
+        if int(file.name) != int(before.name) + file_size:
+            return list(files[:count]), list(files[count:])
+    return list(files), []
+
+
+def is_unused(path: Path) -> bool:
+    """Whether a file holds nothing but zeros: it was made ahead, and never came into use."""
+    with path.open("rb") as file:
+        return not any(chunk.strip(b"\0") for chunk in iter(lambda: file.read(_CHUNK), b""))
 
 
 def _iter_files(folder: Path) -> Iterator[Path]:

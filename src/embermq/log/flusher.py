@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from embermq.clock import Clock
 from embermq.errors import FileSealed, FlushTimeout, SyncFailed
 from embermq.files.file_chain import FileChain
+from embermq.log.sync_times import SyncTimes
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Flusher:
         self.flushed = chain.flushed
         self.failure: SyncFailed | None = None
         self.sync_count = 0
+        self.sync_times = SyncTimes()
         self.listeners: list[Callable[[], None]] = []  # called in this thread after every step, and when it failed
         self._chain = chain
         self._times = times
@@ -133,6 +135,7 @@ class Flusher:
         """Run one commit or sync, and publish how far the log is, or that it failed."""
         if self.failure:
             return
+        began, flushed = self._clock.monotonic(), self._chain.flushed
         try:
             step(least_pages)
         except FileSealed as error:
@@ -141,6 +144,8 @@ class Flusher:
             log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
             self.failure = error
         self.sync_count += 1
+        if self._chain.flushed > flushed:
+            self.sync_times.count(self._clock.monotonic() - began)
         with self._changed:
             self.flushed = self._chain.flushed
             self._changed.notify_all()

@@ -79,7 +79,12 @@ class IndexFile:
         Raises OSError or SyncFailed; then there is no such file.
         """
         size = index_file_size(slots, entries)
-        file = cls(MappedFile.open(path, size, start=0, reserve_step=RESERVE_STEP), slots=slots, entries=entries)
+        try:
+            mapped = MappedFile.open(path, size, start=0, reserve_step=RESERVE_STEP)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        file = cls(mapped, slots=slots, entries=entries)
         # Until something is put, a file says where the one before it ended, as RocketMQ's does.
         time, position = after.end_time, after.end_position
         try:

@@ -175,11 +175,13 @@ class KeyIndex:
         for path in paths:
             if not _is_index_name(path.name):
                 raise ForeignFile(path, "index files are named after a time, in 17 digits")
-        while paths and paths[-1].stat().st_size == 0:  # a crash came while it was made
-            empty = paths.pop()
-            if not self._read_only:
-                empty.unlink()
-        return paths
+        empty = [
+            path for path in paths if path.stat().st_size == 0
+        ]  # a crash came while it was made, or the disk failed
+        if not self._read_only:
+            for path in empty:
+                path.unlink()
+        return [path for path in paths if path not in empty]
 
     def _open(self, path: Path) -> IndexFile:
         return IndexFile.open(path, slots=self._slots, entries=self._entries, read_only=self._read_only)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ class NameServer:
     """Answers where topics are. Everything runs in one thread.
 
     With a `directory`, the key-value table and settings changed at run time are kept there; without, nothing is.
+    `fixed` are settings of the process, in RocketMQ's words, which are shown beside our own.
     """
 
     def __init__(
@@ -34,10 +36,11 @@ class NameServer:
         directory: Path | None = None,
         check: Check | None = None,
         observe: Observe = lambda request, response, seconds: None,
+        fixed: Mapping[str, str] | None = None,
     ) -> None:
         clock = clock or SystemClock()
         self.settings = LiveSettings(
-            settings or NameServerSettings(), None if directory is None else directory / SETTINGS_FILE
+            settings or NameServerSettings(), None if directory is None else directory / SETTINGS_FILE, fixed=fixed
         )
         self.key_values = KeyValues(
             None if directory is None else directory / KEY_VALUES_FILE, limit=self.settings.current.max_key_values

@@ -71,8 +71,11 @@ _NOT_REMOTE: Final = ("blacklist", "path", "home", "dir", "file", "address", "po
 class LiveSettings:
     """The settings in force. Those changed at run time are kept in a file, if there is one."""
 
-    def __init__(self, settings: NameServerSettings, path: Path | None = None) -> None:
+    def __init__(
+        self, settings: NameServerSettings, path: Path | None = None, *, fixed: Mapping[str, str] | None = None
+    ) -> None:
         self._path = path
+        self._fixed = dict(fixed or {})  # shown as they are: what only a restart changes
         self._changes: dict[str, str] = {}
         self.current = settings
         if path is not None:
@@ -94,7 +97,7 @@ class LiveSettings:
     def text(self) -> str:
         """All settings that RocketMQ knows, in its words."""
         values = {name: getattr(self.current, ours) for name, ours in ROCKETMQ_NAMES.items()}
-        return format_properties({name: str(value).lower() for name, value in values.items()})
+        return format_properties({**self._fixed, **{name: str(value).lower() for name, value in values.items()}})
 
     def _save(self, changes: dict[str, str]) -> None:
         if self._path is not None:

@@ -72,7 +72,7 @@ class NameServerLink:
         self._broker = broker
         self._tls = tls
         self._sign = sign
-        self._connection: Connection | None = None
+        self.connection: Connection | None = None
         self._changes: dict[str, TopicConfig] = {}
         self._is_all_new = True  # everything is to be told
         self._bumps = 0
@@ -115,7 +115,7 @@ class NameServerLink:
             pause_s = min(2 * pause_s, LAST_RETRY_S)
 
     async def say_goodbye(self) -> None:
-        connection = self._connection
+        connection = self.connection
         if connection is None or connection.is_closed:
             return
         who = _identity(self._broker, connection)
@@ -127,12 +127,12 @@ class NameServerLink:
         self._disconnect()
 
     async def _connect(self) -> None:
-        self._connection = await dial(self._host, tls=self._tls)
+        self.connection = await dial(self._host, tls=self._tls)
 
     def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
 
     async def _tell_all(self) -> None:
         self._changes.clear()
@@ -141,8 +141,8 @@ class NameServerLink:
 
     async def _tell_changes(self) -> None:
         """Tell what changes, as soon as it does, and everything from time to time. Raises TransportError."""
-        assert self._connection is not None
-        closed = asyncio.ensure_future(self._connection.wait_closed())
+        assert self.connection is not None
+        closed = asyncio.ensure_future(self.connection.wait_closed())
         try:
             while not closed.done():
                 if self._is_all_new:
@@ -179,19 +179,19 @@ class NameServerLink:
 
     async def _register(self, registration: Registration) -> None:
         """Send one registration. Raises TransportError."""
-        assert self._connection is not None
+        assert self.connection is not None
         version = registration.topics.version
         bumped = version._replace(counter=version.counter + self._bumps)
         body = encode_registration(replace(registration, topics=replace(registration.topics, version=bumped)))
         fields = {
-            **_identity(self._broker, self._connection),
-            "haServerAddr": str(_address(self._broker, self._connection, port=self._broker.port + 1)),
+            **_identity(self._broker, self.connection),
+            "haServerAddr": str(_address(self._broker, self.connection, port=self._broker.port + 1)),
             "enableActingMaster": "false",
             "compressed": "false",
             "bodyCrc32": str(body_checksum(body)),
         }
         request = self._sign(make_request(RequestCode.REGISTER_BROKER, fields, body))
-        answer = await self._connection.call(request, timeout_s=CALL_TIMEOUT_S)
+        answer = await self.connection.call(request, timeout_s=CALL_TIMEOUT_S)
         if answer.code != 0:
             raise Refused(answer.code, answer.remark, asked=f"registration with {self._host}")
         if answer.body:

@@ -122,28 +122,28 @@ class RemoteRegistration:
         tls: ssl.SSLContext | None = None,
         sign: Sign = lambda request: request,
     ) -> None:
-        self._links = [NameServerLink(host, broker, tls=tls, sign=sign) for host in name_servers]
+        self.links = [NameServerLink(host, broker, tls=tls, sign=sign) for host in name_servers]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        self._tasks = [asyncio.get_running_loop().create_task(link.keep()) for link in self._links]
-        await asyncio.gather(*(link.tried.wait() for link in self._links))
+        self._tasks = [asyncio.get_running_loop().create_task(link.keep()) for link in self.links]
+        await asyncio.gather(*(link.tried.wait() for link in self.links))
 
     def topics_changed(self, topics: Sequence[TopicConfig]) -> None:
-        for link in self._links:
+        for link in self.links:
             link.change({topic.name: topic for topic in topics})
 
     def topic_deleted(self, topic: str) -> None:
         # Name servers know no such request of a single broker: whoever deletes a topic tells them.
-        for link in self._links:
+        for link in self.links:
             link.forget(topic)
 
     def settings_changed(self) -> None:
-        for link in self._links:
+        for link in self.links:
             link.change_all()
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(link.say_goodbye() for link in self._links))
+        await asyncio.gather(*(link.say_goodbye() for link in self.links))

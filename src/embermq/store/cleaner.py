@@ -88,7 +88,7 @@ class Cleaner:
         files = self._commit_log.chain.files
         if not files:
             return []
-        later = [_first_store_time(file) for file in files[1:]] + [None]
+        later = [first_store_time(file) for file in files[1:]] + [None]
         return [LogFile(file.start, file.size, newest) for file, newest in zip(files, later, strict=True)]
 
     def _moment(self, *, asked: bool) -> Moment:
@@ -101,7 +101,7 @@ class Cleaner:
         )
 
 
-def _first_store_time(file: MappedFile) -> int | None:
+def first_store_time(file: MappedFile) -> int | None:
     """When a file's first message was stored: no message of the file before it is newer."""
     try:
         first = scan_record(file.view, 0, file.start, check_body=False) if file.readable else None

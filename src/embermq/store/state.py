@@ -9,6 +9,7 @@ from pathlib import Path
 
 from embermq.errors import DiskFailed, DiskFull, StoreUnwritable
 from embermq.files.space import DiskSpace
+from embermq.log.sync_times import SyncSummary
 from embermq.store.opening import Recovered
 from embermq.store.statistics import PutStatistics
 
@@ -70,6 +71,7 @@ class StoreState:
     readable: bool
     writable: bool
     refusal: str | None  # why it is not writable
+    refusal_kind: str | None  # the name of that error
     log_begin: int
     log_written: int
     log_flushed: int
@@ -85,6 +87,7 @@ class StoreState:
     disk_free: int
     disk_total: int
     syncs: int
+    sync_times: SyncSummary
     checkpoint_position: int
     puts: PutStatistics
     recovered: Recovered

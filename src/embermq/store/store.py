@@ -31,7 +31,7 @@ from embermq.log.recovery import Report
 from embermq.model.message import Message, Receipt, StoredMessage, milliseconds_of
 from embermq.model.subscription import TagFilter
 from embermq.model.topic import TopicConfig
-from embermq.store.cleaner import Cleaner
+from embermq.store.cleaner import Cleaner, first_store_time
 from embermq.store.dispatcher import Listener
 from embermq.store.housekeeper import Housekeeper
 from embermq.store.intake import Intake, Limits, with_last_separator
@@ -268,6 +268,20 @@ class Store:
         entries = self.entries(topic, queue=queue, offset=offset, limit=1)
         return self._parts.commit_log.find_store_time(entries[0].position, entries[0].size) if entries else None
 
+    def first_store_time(self) -> int | None:
+        """When the oldest message of the log was stored, in ms; None if there is none."""
+        files = self._parts.commit_log.chain.files
+        return first_store_time(files[0]) if files else None
+
+    def free_buffers(self) -> int | None:
+        """Write buffers that wait for a log file; None where durability is not pooled."""
+        return self._parts.commit_log.chain.free_buffers
+
+    def uncommitted_bytes(self) -> int:
+        """What is in write buffers only."""
+        chain = self._parts.commit_log.chain
+        return max(chain.end - chain.readable_end, 0)
+
     def offsets(self, topic: str, *, queue: int) -> tuple[int, int]:
         """The first offset of a queue and its next one."""
         found = self._parts.queues.find(topic, queue)
@@ -327,6 +341,16 @@ class Store:
         self._check_open()
         return self._upkeep.clean(asked=True)
 
+    def clean_queues(self) -> int:
+        """Delete queue files that only point to what the log no longer has; returns how many went."""
+        self._check_open()
+        return self._upkeep.clean_queues()
+
+    def clean_unknown_topics(self) -> list[str]:
+        """Forget the queues of topics that are in no table; returns the topics."""
+        self._check_open()
+        return self._upkeep.clean_unknown_topics()
+
     def checkpoint(self) -> None:
         """Bring queues and index to the disk now, so that the next opening reads less. Raises SyncFailed."""
         self._check_open()
@@ -346,6 +370,7 @@ class Store:
             readable=is_open,
             writable=refusal is None and is_open,
             refusal=str(refusal) if refusal else None,
+            refusal_kind=type(refusal).__name__ if refusal else None,
             log_begin=chain.begin,
             log_written=chain.end,
             log_flushed=parts.flusher.flushed,
@@ -361,6 +386,7 @@ class Store:
             disk_free=usage.free,
             disk_total=usage.total,
             syncs=parts.flusher.sync_count,
+            sync_times=parts.flusher.sync_times.summary(),
             checkpoint_position=progress.position if progress else 0,
             puts=self._writer.statistics.snapshot(self._clock.monotonic()),
             recovered=parts.recovered,

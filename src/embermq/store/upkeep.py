@@ -120,6 +120,23 @@ class Upkeep:
             self.checkpoint()
         return deleted
 
+    def clean_queues(self) -> int:
+        """Delete queue files that only point to what the log no longer has; returns how many went."""
+        with self._writer.lock:
+            return self._parts.queues.delete_before(self._parts.commit_log.chain.begin)
+
+    def clean_unknown_topics(self) -> list[str]:
+        """Forget the queues of topics that are in no table; returns the topics."""
+        parts = self._parts
+        with self._writer.lock:
+            unknown = sorted({topic for topic, _, _ in parts.queues.items() if not parts.topics.is_known(topic)})
+            for topic in unknown:
+                parts.queues.delete_topic(topic)
+                parts.offsets.forget(topic)
+        if unknown:
+            self.checkpoint()
+        return unknown
+
     def _secure(self) -> bool:
         """Have in queues and index, and on disk, what only the files tell that may go: all but the last."""
         parts = self._parts

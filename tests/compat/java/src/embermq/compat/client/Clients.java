@@ -53,7 +53,8 @@ final class Clients {
     }
 
     Object close(String name) throws Exception {
-        Calls.call(find(name), "shutdown", new JSONArray());
+        Object client = find(name);
+        Impatient.run(() -> Calls.call(client, "shutdown", new JSONArray()));
         clients.remove(name);
         return null;
     }

@@ -20,13 +20,13 @@ final class Mqadmin {
         System.setErr(new PrintStream(new Divided(ERR), true, StandardCharsets.UTF_8));
     }
 
-    static synchronized JSONObject run(List<String> arguments) {
+    static synchronized JSONObject run(List<String> arguments) throws Exception {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         ByteArrayOutputStream err = new ByteArrayOutputStream();
         OUT.set(out);
         ERR.set(err);
         try {
-            MQAdminStartup.main(arguments.toArray(new String[0]));
+            Impatient.run(() -> MQAdminStartup.main(arguments.toArray(new String[0])));
         } finally {
             OUT.remove();
             ERR.remove();

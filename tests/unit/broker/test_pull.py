@@ -1,0 +1,207 @@
+"""PULL: every outcome with RocketMQ's code and offsets, and pulls that wait."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from embermq.broker.broker import Broker
+from embermq.broker.settings import BrokerSettings
+from embermq.format.command import Command, make_request
+from embermq.format.record import decode_record
+from embermq.model.codes import ResponseCode
+from embermq.model.flags import Permission
+from embermq.model.group import GroupConfig
+from embermq.model.topic import TopicConfig
+from tests.unit.broker.brokers import Client, pull_fields, until, with_broker
+
+WAITING = {"sysFlag": "6", "suspendTimeoutMillis": "5000"}
+
+
+def bodies(answer: Command) -> list[bytes]:
+    data, found = memoryview(answer.data), []
+    while data:
+        record = decode_record(data, 0, check_position=False)
+        found.append(record.body)
+        data = data[record.size :]
+    return found
+
+
+def offsets(answer: Command) -> tuple[int, int, int]:
+    return tuple(int(answer.fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))  # type: ignore[return-value]
+
+
+async def fill(client: Client, count: int = 5) -> None:
+    for number in range(count):
+        await client.send(body=b"%d" % number, TAGS=f"t{number % 2}", UNIQ_KEY=f"ID{number}")
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "remark", "next_offset"),
+    [
+        (0, ResponseCode.SUCCESS, "FOUND", 5),
+        (3, ResponseCode.SUCCESS, "FOUND", 5),
+        (5, ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", 5),
+        (6, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", 5),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
+    ],
+)
+def test_every_place_has_its_answer(tmp_path: Path, offset: int, code: int, remark: str, next_offset: int) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        answer = await client.pull(offset=offset)
+        assert (answer.code, answer.remark) == (code, remark)
+        assert offsets(answer) == (next_offset, 0, 5)
+        assert answer.fields["suggestWhichBrokerId"] == "0"
+        assert bodies(answer) == ([b"%d" % n for n in range(offset, 5)] if code == 0 else [])
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_queue_without_messages_says_so(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await client.send()
+        answer = await client.pull(queue=3)
+        assert (answer.code, offsets(answer)) == (ResponseCode.PULL_NOT_FOUND, (0, 0, 0))
+        assert (await client.pull(queue=3, offset=7)).code == ResponseCode.PULL_OFFSET_MOVED
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_answers_are_bounded_by_count_and_bytes_but_hold_one_message(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        assert bodies(await client.pull(maxMsgNums="2")) == [b"0", b"1"]
+        assert bodies(await client.pull(maxMsgBytes="1")) == [b"0"]
+        assert bodies(await client.pull(maxMsgNums="-5")) == [b"0"]
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_tags_are_filtered_and_the_offset_moves_on(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        answer = await client.pull(subscription="t1")
+        assert (bodies(answer), offsets(answer)) == ([b"1", b"3"], (5, 0, 5))
+        answer = await client.pull(subscription="nobody || has")
+        assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (5, 0, 5))
+        answer = await client.pull(subscription="a = 1", expressionType="SQL92")
+        assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    with_broker(tmp_path / "store", work)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"consumerGroup": ""}, ResponseCode.INVALID_PARAMETER),
+        ({"consumerGroup": "../x"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "unknown"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"queueId": "4"}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": "-1"}, ResponseCode.INVALID_PARAMETER),
+        ({"queueOffset": "x"}, ResponseCode.INVALID_PARAMETER),
+        ({"sysFlag": "0"}, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        ({"topic": "write-only"}, ResponseCode.NO_PERMISSION),
+        ({"consumerGroup": "stopped"}, ResponseCode.NO_PERMISSION),
+    ],
+)
+def test_what_may_not_be_pulled_is_refused(tmp_path: Path, change: dict[str, str], code: int) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await client.send()
+        broker.topics.save(TopicConfig("write-only", permission=Permission.WRITE))
+        broker.groups.save(GroupConfig("stopped", may_consume=False))
+        answer = await client.ask(11, {**pull_fields(), **change})
+        assert answer.code == code and answer.remark
+        assert ("forbiddenType" in answer.fields) == (code == ResponseCode.NO_PERMISSION)
+
+    with_broker(tmp_path / "store", work)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "pooled"])
+def test_a_pull_waits_for_the_next_message(tmp_path: Path, durability: str) -> None:
+    async def work(broker: Broker) -> None:
+        client, sender = Client(broker), Client(broker)
+        await fill(sender, 1)
+        await until(lambda: broker.store.offsets("orders", queue=0)[1] == 1)
+        request = make_request(11, {**pull_fields(offset=1), **WAITING})
+        client.tell(request)
+        await asyncio.sleep(0.02)
+        assert client.peer.sent == [] and len(broker.polls) == 1 and client.peer.owed == 0
+        await sender.send(body=b"new", UNIQ_KEY="N")
+        answer = await client.answer_to(request)
+        assert (answer.code, bodies(answer), len(broker.polls)) == (0, [b"new"], 0)
+
+    with_broker(tmp_path / "store", work, durability=durability)
+
+
+def test_a_waiting_pull_sleeps_through_messages_that_it_does_not_want(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client, sender = Client(broker), Client(broker)
+        await sender.send(TAGS="a")
+        request = make_request(11, {**pull_fields(offset=1), **WAITING, "subscription": "b"})
+        client.tell(request)
+        await sender.send(TAGS="a")
+        await asyncio.sleep(0.05)
+        assert client.peer.sent == []
+        await sender.send(body=b"wanted", TAGS="b")
+        answer = await client.answer_to(request)
+        assert bodies(answer) == [b"wanted"] and offsets(answer)[0] == 3
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_pull_that_waited_in_vain_is_answered_in_time(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await client.send()
+        answer = await client.pull(offset=1, sysFlag="6", suspendTimeoutMillis="300")
+        assert (answer.code, offsets(answer)[0]) == (ResponseCode.PULL_NOT_FOUND, 1)
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_waiting_pulls_are_limited_and_those_of_closed_connections_forgotten(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client, other = Client(broker), Client(broker)
+        await client.send()
+        client.tell(make_request(11, {**pull_fields(offset=1), **WAITING}))
+        answer = await other.pull(offset=1, **WAITING)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        client.peer.close()
+        await until(lambda: len(broker.polls) == 0)
+        assert len(client.peer.sent) == 1  # the answer to the send
+
+    with_broker(tmp_path / "store", work, settings=BrokerSettings(max_parked_pulls=1))
+
+
+def test_a_pull_commits_the_offset_it_carries(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        await client.pull(offset=3, sysFlag="5", commitOffset="3")
+        assert broker.offsets.find("orders", "billing", 0) == 3
+        await client.pull(offset=4, sysFlag="4", commitOffset="4")
+        assert broker.offsets.find("orders", "billing", 0) == 3
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_reset_is_answered_once_and_the_old_offset_is_not_committed_over_it(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        broker.offsets.reset("orders", "billing", 0, 1)
+        answer = await client.pull(offset=5, sysFlag="5", commitOffset="5")
+        assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        assert offsets(answer) == (1, 0, 5)
+        assert broker.offsets.find("orders", "billing", 0) == 1
+        assert bodies(await client.pull(offset=1))[0] == b"1"
+
+    with_broker(tmp_path / "store", work)

@@ -1,0 +1,186 @@
+"""Consumer offsets: committed, reset, cloned, forgotten, and still there after a restart."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from embermq.errors import DiskFailed
+from embermq.format.tables import decode_offsets
+from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
+from tests.builders import ManualClock
+from tests.conftest import Golden
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config" / OFFSETS_FILE
+
+
+def open_offsets(path: Path) -> ConsumerOffsets:
+    return ConsumerOffsets(path, clock=ManualClock())
+
+
+@pytest.fixture
+def offsets(path: Path) -> ConsumerOffsets:
+    return open_offsets(path)
+
+
+def test_the_last_commit_counts_even_if_it_is_smaller(offsets: ConsumerOffsets) -> None:
+    assert offsets.find("orders", "g", 0) is None
+    assert offsets.commit("orders", "g", 0, 7)
+    assert offsets.find("orders", "g", 0) == 7
+    assert offsets.commit("orders", "g", 0, 3)
+    assert offsets.find("orders", "g", 0) == 3
+    assert offsets.find("orders", "h", 0) is None
+    assert offsets.find("orders", "g", 1) is None
+
+
+def test_a_negative_commit_counts_for_nothing(offsets: ConsumerOffsets) -> None:
+    assert not offsets.commit("orders", "g", 0, -1)
+    assert offsets.find("orders", "g", 0) is None
+    assert offsets.topics_of("g") == set()
+    offsets.commit("orders", "g", 0, 7)
+    assert not offsets.commit("orders", "g", 0, -1)
+    assert offsets.find("orders", "g", 0) == 7
+
+
+def test_commits_count_for_nothing_until_a_pull_was_told_of_a_reset(offsets: ConsumerOffsets) -> None:
+    offsets.commit("orders", "g", 0, 7)
+    offsets.reset("orders", "g", 0, 2)
+    assert offsets.is_reset("orders", "g", 0)
+    assert not offsets.commit("orders", "g", 0, 8)
+    assert offsets.commit("orders", "g", 1, 8)  # another queue is none of its business
+    assert offsets.find("orders", "g", 0) == 2
+    assert offsets.take_reset("orders", "g", 0) == 2
+    assert offsets.take_reset("orders", "g", 0) is None
+    assert offsets.find("orders", "g", 0) == 2
+    assert offsets.commit("orders", "g", 0, 8)
+
+
+def test_a_reset_survives_a_restart_as_an_offset(path: Path, offsets: ConsumerOffsets) -> None:
+    offsets.reset("orders", "g", 0, 2)
+    offsets.save()
+    again = open_offsets(path)
+    assert again.find("orders", "g", 0) == 2
+    assert again.take_reset("orders", "g", 0) is None
+
+
+def test_the_pull_offset_is_never_behind_the_commit(offsets: ConsumerOffsets) -> None:
+    assert offsets.pull_offset("orders", "g", 0) == 0
+    offsets.note_pull("orders", "g", 0, 5)
+    assert offsets.pull_offset("orders", "g", 0) == 5
+    offsets.commit("orders", "g", 0, 9)
+    assert offsets.pull_offset("orders", "g", 0) == 9
+
+
+def test_a_clone_has_the_offsets_of_one_topic_and_keeps_its_own(offsets: ConsumerOffsets) -> None:
+    offsets.commit("orders", "g", 0, 7)
+    offsets.commit("orders", "g", 1, 8)
+    offsets.commit("bills", "g", 0, 9)
+    offsets.commit("orders", "h", 2, 1)
+    offsets.clone("g", "h", "orders")
+    assert offsets.queues("orders", "h") == {0: 7, 1: 8, 2: 1}
+    assert offsets.topics_of("h") == {"orders"}
+    offsets.commit("orders", "h", 0, 70)
+    assert offsets.find("orders", "g", 0) == 7
+
+
+def test_a_forgotten_group_leaves_nothing_not_even_a_reset(path: Path, offsets: ConsumerOffsets) -> None:
+    for group in ("g", "h"):
+        offsets.commit("orders", group, 0, 7)
+        offsets.reset("bills", group, 0, 1)
+        offsets.note_pull("orders", group, 0, 9)
+    offsets.forget_group("g")
+    offsets.save()
+    assert offsets.topics_of("g") == set()
+    assert offsets.take_reset("bills", "g", 0) is None
+    assert offsets.pull_offset("orders", "g", 0) == 0
+    assert open_offsets(path).groups_of("orders") == {"h"}
+
+
+def test_a_forgotten_topic_leaves_nothing(offsets: ConsumerOffsets) -> None:
+    for topic in ("orders", "bills"):
+        offsets.reset(topic, "g", 0, 7)
+    offsets.forget_topic("orders")
+    assert offsets.topics_of("g") == {"bills"}
+    assert offsets.find("orders", "g", 0) is None
+
+
+def test_nothing_is_written_when_nothing_changed(path: Path, offsets: ConsumerOffsets) -> None:
+    offsets.save()
+    assert not path.exists()
+    offsets.commit("orders", "g", 0, 7)
+    offsets.save()
+    path.unlink()
+    offsets.commit("orders", "g", 0, 7)  # as it was
+    offsets.save()
+    assert not path.exists()
+
+
+def test_a_save_that_failed_is_tried_again(path: Path, offsets: ConsumerOffsets) -> None:
+    offsets.commit("orders", "g", 0, 7)
+    path.parent.mkdir()
+    blocker = path.with_name(path.name + ".tmp")
+    blocker.mkdir()
+    with pytest.raises(DiskFailed):
+        offsets.save()
+    blocker.rmdir()
+    offsets.save()
+    assert open_offsets(path).find("orders", "g", 0) == 7
+
+
+def test_500_changes_are_a_new_version(offsets: ConsumerOffsets) -> None:
+    for offset in range(1, 1001):
+        assert offsets.table().version.counter == (offset - 1) // 500
+        offsets.commit("orders", "g", 0, offset)
+    assert offsets.table().version.counter == 2
+
+
+@pytest.mark.parametrize("store", ["basic", "cq-ext", "ordered", "pop", "retry-dlq", "transaction", "v2-topic"])
+def test_rocketmqs_table_is_written_back_byte_for_byte(golden: Golden, store: str) -> None:
+    path = golden.store(store) / "config" / OFFSETS_FILE
+    before = path.read_bytes()
+    offsets = open_offsets(path)
+    (topic, group), queues = next(iter(decode_offsets(before).offsets.items()))
+    queue, offset = next(iter(queues.items()))
+    offsets.commit(topic, group, queue, offset + 1)
+    offsets.save()
+    assert open_offsets(path).find(topic, group, queue) == offset + 1
+    offsets.commit(topic, group, queue, offset)
+    offsets.save()
+    assert _parts(path.read_bytes()) == _parts(before)
+
+
+def _parts(table: bytes) -> tuple[bytes, bytes, dict[str, set[str]]]:
+    """A table's bytes before and behind the topics of each group, and those: their order is that of Java's maps."""
+    found = re.fullmatch(rb'(.*"groupTopicMap":)(\{.*?\n\t\})(.*)', table, re.DOTALL)
+    assert found is not None
+    topics: dict[str, list[str]] = json.loads(found[2])
+    return found[1], found[3], {group: set(names) for group, names in topics.items()}
+
+
+def test_a_table_is_saved_in_one_thread_while_another_commits(path: Path, offsets: ConsumerOffsets) -> None:
+    is_over = threading.Event()
+    failures: list[BaseException] = []
+
+    def save() -> None:
+        try:
+            while not is_over.is_set():
+                offsets.save()
+        except BaseException as error:
+            failures.append(error)
+
+    saver = threading.Thread(target=save)
+    saver.start()
+    for number in range(20_000):
+        offsets.commit(f"t{number % 300}", f"g{number % 7}", number % 11, number)
+    is_over.set()
+    saver.join()
+    offsets.save()
+    assert failures == []
+    assert open_offsets(path).table() == offsets.table()
