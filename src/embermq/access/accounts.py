@@ -14,7 +14,7 @@ from typing import Final
 from embermq.errors import CorruptRecord, IllegalField, SettingsError
 from embermq.files.durable import make_directory, replace_file
 from embermq.format.access_json import decode_accounts, encode_accounts
-from embermq.model.access import Entry, Pattern, Policy, User
+from embermq.model.access import Pattern, Policy, User
 
 FILE_NAME: Final = "access.json"
 LEAST_SECRET: Final = 6  # characters, as RocketMQ has it
@@ -56,14 +56,14 @@ class Accounts:
         """Add users or change them. Raises IllegalField."""
         for user in users:
             check_user(user)
-        self._save(self._users | {user.name: user for user in users}, self._policies)
+        changed = self._users | {user.name: user for user in users}
+        self._keep_super_user(changed)
+        self._save(changed, self._policies)
 
     def delete_user(self, name: str) -> None:
         """Forget a user with all its policies. Raises IllegalField if it is the last super user."""
         others = {user.name: user for user in self._users.values() if user.name != name}
-        was_super = name in self._users and self._users[name].is_super
-        if was_super and not any(user.is_super for user in others.values()):
-            raise IllegalField("username", f"{name!r} is the last super user; make another one first")
+        self._keep_super_user(others)
         self._save(others, {user: policy for user, policy in self._policies.items() if user != name})
 
     def save_policy(self, name: str, policy: Policy) -> None:
@@ -75,13 +75,9 @@ class Accounts:
             del policies[name]
         self._save(self._users, policies)
 
-    def add_entries(self, name: str, entries: Iterable[Entry]) -> None:
-        """Add custom entries; one with the same pattern is replaced."""
-        added = list(entries)
-        patterns = {entry.pattern for entry in added}
-        present = self.policy(name)
-        kept = [entry for entry in present.custom if entry.pattern not in patterns]
-        self.save_policy(name, Policy(custom=(*kept, *added), default=present.default))
+    def add_policy(self, name: str, policy: Policy) -> None:
+        """Add entries to those of user `name`; they replace those for the same pattern."""
+        self.save_policy(name, self.policy(name).merged(policy))
 
     def delete_entries(self, name: str, pattern: Pattern | None) -> None:
         """Remove the entries with this pattern, or all."""
@@ -98,6 +94,12 @@ class Accounts:
         for user in added.values():
             check_user(user)
         self._save(self._users | added, self._policies | policies)
+
+    def _keep_super_user(self, users: dict[str, User]) -> None:
+        """Raise IllegalField if there would be nobody any more who can change users."""
+        had, has = (any(user.is_super and user.is_enabled for user in each.values()) for each in (self._users, users))
+        if had and not has:
+            raise IllegalField("username", "this is the last super user; make another one first")
 
     def _save(self, users: dict[str, User], policies: dict[str, Policy]) -> None:
         make_directory(self._path.parent)

@@ -8,7 +8,7 @@ from typing import Final
 from embermq.admin.cluster import Cluster
 from embermq.client.answers import check_answer
 from embermq.client.incoming import decode_messages
-from embermq.errors import MessageNotFound
+from embermq.errors import CorruptRecord, MessageNotFound
 from embermq.format.message_id import decode_message_id
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.message import StoredMessage, milliseconds_of
@@ -18,8 +18,11 @@ _END_OF_TIME: Final = 2**63 - 1
 
 
 async def get_message(cluster: Cluster, message_id: str) -> StoredMessage:
-    """The message at the place that an id tells. Raises MessageNotFound; CorruptRecord if it is no such id."""
-    host, position = decode_message_id(message_id)
+    """The message at the place that an id tells. Raises MessageNotFound."""
+    try:
+        host, position = decode_message_id(message_id)
+    except CorruptRecord as error:
+        raise MessageNotFound(f"{error.reason}; with a topic, a unique key is looked for, too") from error
     answer = await cluster.ask(str(host), RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(position)})
     asked = f"message {message_id}"
     if answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.QUERY_NOT_FOUND):

@@ -11,11 +11,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from embermq.broker.delay import DelayDelivery
+from embermq.broker.handlers.assignment import AssignmentHandlers
+from embermq.broker.handlers.broker_admin import BrokerAdminHandlers
 from embermq.broker.handlers.clients import ClientHandlers
 from embermq.broker.handlers.consume_stats import ConsumeStatsHandlers
+from embermq.broker.handlers.group_admin import GroupAdminHandlers
 from embermq.broker.handlers.offsets import OffsetHandlers
 from embermq.broker.handlers.pull import PullHandlers
 from embermq.broker.handlers.query import QueryHandlers
@@ -24,11 +27,16 @@ from embermq.broker.handlers.reply import ReplyHandlers
 from embermq.broker.handlers.resets import ResetHandlers
 from embermq.broker.handlers.send import CODES, SendHandlers
 from embermq.broker.handlers.send_back import SendBackHandlers
+from embermq.broker.handlers.stats import StatsHandlers
+from embermq.broker.handlers.topic_admin import TopicAdminHandlers
 from embermq.broker.intake import Intake
+from embermq.broker.live_settings import LiveSettings
 from embermq.broker.locks import QueueLocks
 from embermq.broker.long_poll import LongPolls
 from embermq.broker.membership import Membership
 from embermq.broker.puts import Puts
+from embermq.broker.request_modes import MODES_FILE, RequestModes
+from embermq.broker.runtime_info import RuntimeInfo
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
@@ -62,10 +70,11 @@ class Broker:
         clock: Clock,
         check: Check | None = None,
         observe: Observe = lambda request, response, seconds: None,
+        fixed_settings: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store
-        self.settings = settings
         self.clock = clock
+        self.live_settings = LiveSettings(store, settings, clock=clock, fixed=fixed_settings)
         config = store.path / "config"
         self.delay_levels = parse_delay_levels(store.settings.delay_levels)
         self.statistics = BrokerStatistics(clock, cluster=settings.cluster)
@@ -87,7 +96,12 @@ class Broker:
         self._host_of = host_of
         self._observe = observe
         self._tasks: list[asyncio.Task[None]] = []
-        self._add_handlers()
+        self._add_handlers(settings)
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """The settings of this moment."""
+        return self.live_settings.broker
 
     def start(self) -> None:
         """Begin to work; call it in the event loop that requests come from."""
@@ -124,8 +138,8 @@ class Broker:
         self.polls.arrived(items)
         self.delays.arrived(items)
 
-    def _add_handlers(self) -> None:
-        store, settings = self.store, self.settings
+    def _add_handlers(self, settings: BrokerSettings) -> None:
+        store = self.store
         unique_ids = UniqueIds(
             encode_address(store.settings.host().address),
             process=os.getpid(),
@@ -136,7 +150,7 @@ class Broker:
             self.groups,
             self.locks,
             settings,
-            store.settings,
+            lambda: store.settings,
             delay_levels=len(self.delay_levels),
             unique_ids=unique_ids,
         )
@@ -152,20 +166,18 @@ class Broker:
         )
         self.router.add_batch(CODES, sends.receive)
         levels = len(self.delay_levels)
+        pulls = PullHandlers(
+            store, self.topics, self.groups, self.offsets, self.membership, self.polls, self.statistics, settings
+        )
+        backs = SendBackHandlers(store, self.puts, self.topics, self.groups, self.statistics, settings, levels=levels)
+        replies = ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock)
+        name = settings.name
+        modes = RequestModes(store.path / "config" / MODES_FILE)
         for handlers in (
-            PullHandlers(
-                store,
-                self.topics,
-                self.groups,
-                self.offsets,
-                self.membership,
-                self.polls,
-                self.statistics,
-                settings,
-            ),
-            SendBackHandlers(store, self.puts, self.topics, self.groups, self.statistics, settings, levels=levels),
+            pulls,
+            backs,
+            replies,
             QueryHandlers(store),
-            ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock),
             ClientHandlers(self.membership, self.locks, clock=self.clock),
             OffsetHandlers(store, self.topics, self.groups, self.offsets, self.membership, delays=self.delays.table),
             ConsumeStatsHandlers(
@@ -175,22 +187,41 @@ class Broker:
                 self.offsets,
                 self.membership,
                 self.statistics,
-                broker_name=settings.name,
+                broker_name=name,
                 host_of=self._host_of,
                 clock=self.clock,
             ),
-            RelayHandlers(store, self.topics, self.groups, self.membership, broker_name=settings.name),
+            RelayHandlers(store, self.topics, self.groups, self.membership, broker_name=name),
             ResetHandlers(
                 store,
                 self.topics,
                 self.groups,
                 self.offsets,
                 self.membership,
-                broker_name=settings.name,
+                broker_name=name,
                 wake=self.polls.wake,
             ),
+            TopicAdminHandlers(
+                store, self.topics, self.offsets, self.statistics, modes, broker_name=name, clock=self.clock
+            ),
+            GroupAdminHandlers(self.groups, self.offsets, self.statistics, modes),
+            StatsHandlers(self.statistics),
+            BrokerAdminHandlers(
+                store,
+                self.live_settings,
+                RuntimeInfo(store, self.statistics, delays=self.delays.table, clock=self.clock),
+            ),
+            AssignmentHandlers(self.topics, self.groups, self.membership, modes, broker_name=name),
         ):
             self.router.add(handlers.routes())
+
+        def changed(new: BrokerSettings) -> None:
+            intake.use(new)
+            self.groups.auto_create = new.auto_create_groups
+            for part in (self.topics, self.membership, pulls, backs, replies):
+                part.settings = new
+
+        self.live_settings.listeners.append(changed)
 
 
 async def _every(seconds: float, work: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from embermq.broker.locks import QueueLocks
@@ -113,7 +113,7 @@ class Intake:
         groups: Groups,
         locks: QueueLocks,
         settings: BrokerSettings,
-        store_settings: StoreSettings,
+        limits: Callable[[], StoreSettings],
         *,
         delay_levels: int,
         unique_ids: UniqueIds,
@@ -121,18 +121,26 @@ class Intake:
         self._topics = topics
         self._groups = groups
         self._locks = locks
-        self._settings = settings
-        self._max_body = store_settings.max_message_size
-        self._max_properties = store_settings.max_properties_size
+        self._limits = limits
+        self._max_body = limits().max_message_size
+        self._max_properties = limits().max_properties_size
         self._delay_levels = delay_levels
         self._unique_ids = unique_ids
-        self._own = {MSG_REGION: settings.region, TRACE_ON: "true", CLUSTER: settings.cluster}
-        self._suffix = format_properties(self._own).decode()
         self._known: dict[str, tuple[bytes, int]] = {}  # topics that plain messages may go to
         self._known_of = topics.table()
+        self.use(settings)
+
+    def use(self, settings: BrokerSettings) -> None:
+        """Work with these settings of the broker from now on."""
+        self.settings = settings
+        self._own = {MSG_REGION: settings.region, TRACE_ON: "true", CLUSTER: settings.cluster}
+        self._suffix = format_properties(self._own).decode()
+        self._known.clear()
 
     def refresh(self) -> None:
         """Forget what is known of topics if one has changed; to be called before messages are looked at."""
+        limits = self._limits()
+        self._max_body, self._max_properties = limits.max_message_size, limits.max_properties_size
         table = self._topics.table()
         if table is not self._known_of:
             self._known_of = table
@@ -190,8 +198,8 @@ class Intake:
         check_topic(name)
         if name in UNSENDABLE_TOPICS:
             raise NotPermitted(f"topic {name!r} belongs to the broker; nobody may send to it")
-        if not self._settings.permission & Permission.WRITE:
-            raise NotPermitted(f"broker {self._settings.name!r} takes no messages; give it write permission")
+        if not self.settings.permission & Permission.WRITE:
+            raise NotPermitted(f"broker {self.settings.name!r} takes no messages; give it write permission")
         config = self._topic(name, fields)
         if not config.permission & Permission.WRITE:
             raise NotPermitted(f"topic {name!r} takes no messages; give it write permission")
@@ -292,7 +300,7 @@ class Intake:
 
     def _remember(self, topic: TopicConfig) -> None:
         """Know this topic as one that plain messages may go to."""
-        if not topic.name.startswith(RETRY_PREFIX) and not topic.attributes:
+        if not topic.name.startswith(RETRY_PREFIX) and not topic.attributes:  # their messages are looked at closely
             self._known[topic.name] = (topic.name.encode(), max(topic.write_queues, topic.read_queues))
 
 

@@ -41,11 +41,11 @@ class BrokerTopics:
         self.listeners: list[OnChange] = []  # told of topics that were made or changed
         self.deletion_listeners: list[Callable[[str], None]] = []
         self._store = store
-        self._settings = settings
+        self.settings = settings  # replaced when one is changed at run time
 
     def make_system_topics(self) -> None:
         """Make those that every broker has, as far as they are missing."""
-        missing = [config for config in _system_topics(self._settings) if self.find(config.name) is None]
+        missing = [config for config in _system_topics(self.settings) if self.find(config.name) is None]
         if missing:
             self._store.save_topic(*missing)
 
@@ -70,7 +70,7 @@ class BrokerTopics:
             return found
         check_topic(name)
         model = self._store.find_topic(template)
-        if not self._settings.auto_create_topics or model is None or not model.permission & Permission.INHERIT:
+        if not self.settings.auto_create_topics or model is None or not model.permission & Permission.INHERIT:
             raise self.not_found(name)
         count = max(1, min(queues, model.write_queues))
         made = TopicConfig(
@@ -115,11 +115,11 @@ class BrokerTopics:
 
     def system_names(self) -> set[str]:
         """The topics that belong to the broker itself, whatever their names look like."""
-        return {config.name for config in _system_topics(self._settings)}
+        return {config.name for config in _system_topics(self.settings)}
 
     @property
     def reply_topic(self) -> str:
-        return self._settings.cluster + REPLY_SUFFIX
+        return self.settings.cluster + REPLY_SUFFIX
 
 
 def _system_topics(settings: BrokerSettings) -> list[TopicConfig]:

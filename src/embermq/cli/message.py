@@ -106,21 +106,20 @@ def message_facts(message: StoredMessage) -> dict[str, object]:
 
 
 def message_line(message: StoredMessage, *, with_id: bool = False) -> str:
-    """A message on one line, for people."""
+    """A message on one line, for people; with its id, only the beginning of its body."""
     from embermq.cli.output import format_time
 
     marks = f" tags={message.tags}" if message.tags else ""
     marks += f" keys={','.join(message.keys)}" if message.keys else ""
     marks += f" id={message.message_id}" if with_id else ""
-    body = (
-        message.body[:_SHOWN_BODY].decode(errors="backslashreplace")
-        if with_id
-        else message.body.decode(errors="backslashreplace")
-    )
-    more = f"… {len(message.body)} bytes" if with_id and len(message.body) > _SHOWN_BODY else ""
-    return (
-        f"{format_time(message.store_time_ms)}  {message.topic}/{message.queue}/{message.offset}{marks}  {body}{more}"
-    )
+    place = f"{message.topic}/{message.queue}/{message.offset}"
+    return f"{format_time(message.store_time_ms)}  {place}{marks}  {_body_text(message.body, is_cut=with_id)}"
+
+
+def _body_text(body: bytes, *, is_cut: bool) -> str:
+    if not is_cut or len(body) <= _SHOWN_BODY:
+        return body.decode(errors="backslashreplace")
+    return f"{body[:_SHOWN_BODY].decode(errors='backslashreplace')}… {len(body)} bytes"
 
 
 def _print_whole(message: StoredMessage) -> None:
@@ -142,6 +141,7 @@ def _print_whole(message: StoredMessage) -> None:
 
 def body_lines(body: bytes) -> list[str]:
     """A body as text, JSON or, if it is neither, hexadecimal."""
+    import contextlib
     import json
 
     try:
@@ -149,8 +149,6 @@ def body_lines(body: bytes) -> list[str]:
     except UnicodeDecodeError:
         return [body[at : at + _HEX_LINE].hex(" ") for at in range(0, len(body), _HEX_LINE)]
     if text.lstrip()[:1] in ("{", "["):
-        try:
+        with contextlib.suppress(ValueError):  # what only looks like JSON is shown as it is
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-        except ValueError:
-            pass  # it only looks like JSON, and is shown as it is
     return text.splitlines()

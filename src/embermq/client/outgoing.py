@@ -61,6 +61,8 @@ def prepare(
     check_topic(message.topic)
     if not isinstance(message.body, bytes | bytearray | memoryview):
         raise IllegalMessage(f"a body of type {type(message.body).__name__}; bytes are expected")
+    if not len(message.body):
+        raise IllegalMessage(f"an empty body for topic {message.topic!r}; a message has one byte at least")
     if len(message.body) > MAX_BODY_SIZE:
         raise BodyTooLarge(message.topic, size=len(message.body), limit=MAX_BODY_SIZE)
     properties = dict(_checked(message.properties))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from embermq.clock import Clock
-from embermq.errors import ForeignFile
+from embermq.errors import CorruptRecord, ForeignFile
 from embermq.files.durable import make_directory, sync_directory
 from embermq.format.index_entry import FIRST_ENTRY
 from embermq.log.index_file import UNUSED, IndexFile, detect_shape
@@ -175,13 +175,14 @@ class KeyIndex:
         for path in paths:
             if not _is_index_name(path.name):
                 raise ForeignFile(path, "index files are named after a time, in 17 digits")
-        empty = [
-            path for path in paths if path.stat().st_size == 0
-        ]  # a crash came while it was made, or the disk failed
-        if not self._read_only:
-            for path in empty:
-                path.unlink()
-        return [path for path in paths if path not in empty]
+        while paths and paths[-1].stat().st_size == 0:  # a crash came while it was made
+            empty = paths.pop()
+            if not self._read_only:
+                empty.unlink()
+        for path in paths:
+            if path.stat().st_size == 0:  # what it held, if anything, can only be had from the log
+                raise CorruptRecord(0, f"{path} is empty, and files behind it are not")
+        return paths
 
     def _open(self, path: Path) -> IndexFile:
         return IndexFile.open(path, slots=self._slots, entries=self._entries, read_only=self._read_only)

@@ -122,6 +122,13 @@ class Policy:
                 return decision
         return False
 
+    def entries(self) -> tuple[Entry, ...]:
+        return self.custom + self.default
+
+    def merged(self, other: Policy) -> Policy:
+        """With the entries of `other`, which replace those for the same pattern."""
+        return Policy(_merge(self.custom, other.custom), _merge(self.default, other.default))
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -142,6 +149,11 @@ def parse_sources(texts: Iterable[str]) -> tuple[Network, ...]:
         except ValueError:
             raise IllegalField("sourceIps", f"{text[:80]!r} is no address and no network") from None
     return tuple(found)
+
+
+def _merge(present: Iterable[Entry], added: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    patterns = {entry.pattern for entry in added}
+    return (*(entry for entry in present if entry.pattern not in patterns), *added)
 
 
 def _decide(entries: Iterable[Entry], resource: Resource, action: Action, address: str) -> bool | None:

@@ -74,11 +74,13 @@ def test_illegal_users_are_refused_and_nothing_is_changed(user: User, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_last_super_user_cannot_be_deleted(tmp_path: Path) -> None:
+def test_the_last_super_user_can_be_neither_deleted_nor_disabled(tmp_path: Path) -> None:
     accounts = Accounts(tmp_path / "access.json")
     accounts.save_user(User("a", "s" * 8, is_super=True), User("b", "s" * 8))
     with pytest.raises(IllegalField, match="last super user"):
         accounts.delete_user("a")
+    with pytest.raises(IllegalField, match="last super user"):
+        accounts.save_user(User("a", "s" * 8, is_super=True, is_enabled=False))
     accounts.delete_user("b")
     assert [user.name for user in accounts.users()] == ["a"]
 
@@ -86,15 +88,15 @@ def test_the_last_super_user_cannot_be_deleted(tmp_path: Path) -> None:
 def test_entries_are_added_replaced_and_deleted_by_their_pattern(tmp_path: Path) -> None:
     accounts = Accounts(tmp_path / "access.json")
     accounts.save_user(User("u", "s" * 8))
-    accounts.add_entries("u", [an_entry("Topic:a Pub"), an_entry("Topic:b Pub")])
-    accounts.add_entries("u", [an_entry("Topic:a Sub")])
+    accounts.add_policy("u", Policy(custom=(an_entry("Topic:a Pub"), an_entry("Topic:b Pub"))))
+    accounts.add_policy("u", Policy(custom=(an_entry("Topic:a Sub"),)))
     assert accounts.policy("u").custom == (an_entry("Topic:b Pub"), an_entry("Topic:a Sub"))
     accounts.delete_entries("u", Pattern.parse("Topic:b"))
     assert accounts.policy("u").custom == (an_entry("Topic:a Sub"),)
     accounts.delete_entries("u", None)
     assert accounts.policies() == {}
     with pytest.raises(IllegalField, match="no user"):
-        accounts.add_entries("nobody", [an_entry("Topic:a Sub")])
+        accounts.add_policy("nobody", Policy(custom=(an_entry("Topic:a Sub"),)))
 
 
 def test_a_secret_is_not_in_what_is_printed(tmp_path: Path) -> None:

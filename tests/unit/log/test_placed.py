@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from embermq.format.queue_entry import ENTRY
 from embermq.format.record import Draft
+from embermq.log.index_keys import rows_of
 from embermq.log.placed import Placed, PlacedBatch
 from embermq.log.queue_offsets import QueueOffsets
 
@@ -57,4 +58,4 @@ def test_the_runs_of_a_batch_hold_each_record_once_in_the_order_of_its_queue(dra
 @given(drafts)
 def test_no_record_with_a_key_is_left_out(drafts: list[Draft]) -> None:
     batch, items = a_batch(drafts)
-    assert batch.keyed() == [item for item in items if item.properties.startswith(b"KEYS")]
+    assert rows_of(batch, after=-1) == rows_of(items, after=-1)

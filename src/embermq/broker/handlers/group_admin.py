@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from embermq.broker.handlers.paging import find_page, read_body
+from embermq.broker.request_modes import RequestModes
 from embermq.broker.statistics import BrokerStatistics
 from embermq.errors import GroupNotFound, IllegalField
 from embermq.format.command import Command, make_answer
@@ -35,10 +36,13 @@ MOST_RETRY_QUEUES: Final = 1024
 class GroupAdminHandlers:
     """Answers those who look after consumer groups."""
 
-    def __init__(self, groups: Groups, offsets: ConsumerOffsets, statistics: BrokerStatistics) -> None:
+    def __init__(
+        self, groups: Groups, offsets: ConsumerOffsets, statistics: BrokerStatistics, modes: RequestModes
+    ) -> None:
         self._groups = groups
         self._offsets = offsets
         self._statistics = statistics
+        self._modes = modes
 
     def routes(self) -> dict[int, Handler]:
         return {
@@ -73,6 +77,7 @@ class GroupAdminHandlers:
         else:
             self._drop_resets(name)
         self._statistics.forget_group(name)
+        self._modes.forget_group(name)
         return make_answer(request)
 
     def list_all(self, peer: Peer, request: Command) -> Command:

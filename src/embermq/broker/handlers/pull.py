@@ -92,7 +92,7 @@ class PullHandlers:
         self._membership = membership
         self._polls = polls
         self._statistics = statistics
-        self._settings = settings
+        self.settings = settings  # replaced when one is changed at run time
         polls.resume = self._resume
 
     def routes(self) -> dict[int, Handler]:
@@ -154,7 +154,7 @@ class PullHandlers:
         return make_answer(request, ResponseCode.PULL_OFFSET_MOVED, fields, remark="OFFSET_RESET")
 
     def _parse(self, request: Command) -> _Pull:
-        fields, settings = request.fields, self._settings
+        fields, settings = request.fields, self.settings
         if not settings.permission & Permission.READ:
             raise Forbidden(f"broker {settings.name!r} gives no messages; give it read permission", kind=_BROKER)
         group = self._groups.read(read_text(fields, "consumerGroup"))

@@ -52,7 +52,7 @@ class ReplyHandlers:
         self._intake = intake
         self._puts = puts
         self._membership = membership
-        self._settings = settings
+        self.settings = settings  # replaced when one is changed at run time
         self._host_of = host_of
         self._clock = clock
         self._always = {MSG_REGION: settings.region, TRACE_ON: "true"}
@@ -71,7 +71,7 @@ class ReplyHandlers:
         except (RequestError, TransportError) as error:
             code, remark = ResponseCode.SYSTEM_ERROR, f"push reply message fail: {error}"
             log.warning("reply not delivered peer=%s reason=%s", peer.peer, error)
-        if self._settings.keep_replies:
+        if self.settings.keep_replies:
             fields |= await self._keep(peer, request, sent)
         return make_answer(request, code, fields, remark=remark)
 

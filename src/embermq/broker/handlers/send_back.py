@@ -43,7 +43,7 @@ class SendBackHandlers:
         self._topics = topics
         self._groups = groups
         self._statistics = statistics
-        self._settings = settings
+        self.settings = settings  # replaced when one is changed at run time
         self._levels = levels
 
     def routes(self) -> dict[int, Handler]:
@@ -52,8 +52,8 @@ class SendBackHandlers:
     async def send_back(self, peer: Peer, request: Command) -> Command:
         fields = request.fields
         group = self._groups.read(read_text(fields, "group"))
-        if not self._settings.permission & Permission.WRITE:
-            raise NotPermitted(f"broker {self._settings.name!r} takes no messages; give it write permission")
+        if not self.settings.permission & Permission.WRITE:
+            raise NotPermitted(f"broker {self.settings.name!r} takes no messages; give it write permission")
         if group.retry_queues <= 0:  # the group wants no retries: the message is done with
             return make_answer(request)
         asked = find_integer(fields, "maxReconsumeTimes", limit=I32)

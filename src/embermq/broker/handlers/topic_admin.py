@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from embermq.broker.handlers.paging import find_page, read_body
+from embermq.broker.request_modes import RequestModes
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
 from embermq.clock import Clock
@@ -50,6 +51,7 @@ class TopicAdminHandlers:
         topics: BrokerTopics,
         offsets: ConsumerOffsets,
         statistics: BrokerStatistics,
+        modes: RequestModes,
         *,
         broker_name: str,
         clock: Clock,
@@ -58,6 +60,7 @@ class TopicAdminHandlers:
         self._topics = topics
         self._offsets = offsets
         self._statistics = statistics
+        self._modes = modes
         self._broker_name = broker_name
         self._mapping_version = DataVersion(0, 0, clock.now_ms())
 
@@ -96,6 +99,7 @@ class TopicAdminHandlers:
                 log.warning("topic deleted topic=%s by=%s", each, peer.peer)
             self._offsets.forget_topic(each)
             self._statistics.forget_topic(each)
+            self._modes.forget_topic(each)
         return make_answer(request)
 
     def list_all(self, peer: Peer, request: Command) -> Command:
