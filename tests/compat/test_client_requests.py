@@ -25,10 +25,11 @@ def test_request_reply(scene: Scene) -> None:
 
 def test_reply_to_unknown(scene: Scene) -> None:
     """rpc.reply-to-unknown"""
-    topic, replier = scene.topic(2), scene.producer("repliers")
+    topic, replier, requester = scene.topic(2), scene.producer("repliers"), scene.producer("requesters")
+    gone = {"REPLY_TO_CLIENT": requester.client_id, "CORRELATION_ID": "1", "TTL": "5000"}
+    requester.send_ok(scene.message(topic, reserved=gone))
+    requester.close()
     consumer = scene.push(scene.group(), {topic: "*"}, listener={"replyWith": replier.name})
-    nobody = {"REPLY_TO_CLIENT": "127.0.0.1@nobody", "CORRELATION_ID": "1", "TTL": "5000"}
-    scene.producer().send_ok(scene.message(topic, reserved=nobody))
     (delivery,) = consumer.deliveries(1)
     assert "error" in delivery["reply"]
 

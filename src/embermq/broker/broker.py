@@ -47,7 +47,7 @@ from embermq.log.placed import Placed
 from embermq.model.delay import parse_delay_levels
 from embermq.model.message import Host
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Check, Observe, Router
+from embermq.rpc.router import Check, CheckTopic, Observe, Router
 from embermq.store.groups import GROUPS_FILE, Groups
 from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
 from embermq.store.store import Store
@@ -69,6 +69,7 @@ class Broker:
         host_of: Callable[[Peer], Host],
         clock: Clock,
         check: Check | None = None,
+        check_topic: CheckTopic = lambda peer, request, topic: None,
         observe: Observe = lambda request, response, seconds: None,
         fixed_settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -95,6 +96,7 @@ class Broker:
         self.router = Router(check=check, observe=observe)
         self._host_of = host_of
         self._observe = observe
+        self._check_topic = check_topic
         self._tasks: list[asyncio.Task[None]] = []
         self._add_handlers(settings)
 
@@ -169,7 +171,16 @@ class Broker:
         pulls = PullHandlers(
             store, self.topics, self.groups, self.offsets, self.membership, self.polls, self.statistics, settings
         )
-        backs = SendBackHandlers(store, self.puts, self.topics, self.groups, self.statistics, settings, levels=levels)
+        backs = SendBackHandlers(
+            store,
+            self.puts,
+            self.topics,
+            self.groups,
+            self.statistics,
+            settings,
+            levels=levels,
+            check_topic=self._check_topic,
+        )
         replies = ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock)
         name = settings.name
         modes = RequestModes(store.path / "config" / MODES_FILE)
@@ -177,7 +188,7 @@ class Broker:
             pulls,
             backs,
             replies,
-            QueryHandlers(store),
+            QueryHandlers(store, check_topic=self._check_topic),
             ClientHandlers(self.membership, self.locks, clock=self.clock),
             OffsetHandlers(store, self.topics, self.groups, self.offsets, self.membership, delays=self.delays.table),
             ConsumeStatsHandlers(

@@ -308,7 +308,7 @@ def short_fields(request: Command) -> Mapping[str, str]:
     """The fields of a SEND or a reply by their short names."""
     if request.code not in _LONG_FORM:
         return request.fields
-    return {_SHORT_NAMES.get(name, name): value for name, value in request.fields.items()}
+    return {_SHORT_NAMES[name]: value for name, value in request.fields.items() if name in _SHORT_NAMES}
 
 
 def _properties(text: str) -> dict[str, str]:

@@ -55,6 +55,10 @@ class Puts:
         self._is_called = threading.Event()  # a settling is on its way to the loop
         self._timer: asyncio.TimerHandle | None = None
 
+    def __len__(self) -> int:
+        """How many submissions wait for the disk."""
+        return len(self._waiting) + len(self._held)
+
     def start(self) -> None:
         """Begin to listen to the disk; call it in the event loop."""
         self._loop = asyncio.get_running_loop()

@@ -7,6 +7,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embermq.cli.output import print_note
+
 if TYPE_CHECKING:
     from embermq.server.settings import Settings
 
@@ -49,6 +51,7 @@ def _add_security(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--insecure-public", action="store_true", help="listen on a public address although nobody must sign in"
     )
+    parser.add_argument("--access", action="store_true", help="let in only who signs requests, by the rules of users")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
 
 
@@ -76,9 +79,9 @@ def run_broker(arguments: argparse.Namespace) -> int:
     if arguments.namesrv:
         settings = _with_server(settings, name_servers=tuple(filter(None, arguments.namesrv.split(";"))))
     if arguments.print_config:
-        from embermq.broker.live_settings import shown_settings
+        from embermq.server.rocketmq_conf import broker_properties
 
-        return _print(shown_settings(settings))
+        return _print(broker_properties(settings))
     return _run(settings, arguments, with_broker=True, with_name_server=False)
 
 
@@ -125,16 +128,25 @@ def _run(settings: Settings, arguments: argparse.Namespace, *, with_broker: bool
     import asyncio
     import logging
 
+    from embermq.server.logs import set_up_logs
     from embermq.server.process import Process
 
-    logging.basicConfig(level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    set_up_logs(arguments.log_level)
+    if arguments.access:
+        access = dataclasses.replace(settings.access, authentication=True, authorization=True)
+        settings = dataclasses.replace(settings, access=access)
     if settings.unused:
         names = ", ".join(settings.unused)
         logging.getLogger(__name__).warning("settings of RocketMQ that EmberMQ has no need of: %s", names)
 
     async def serve() -> None:
-        process = Process(settings, with_broker=with_broker, with_name_server=with_name_server)
-        await process.run(lambda line: print(line, flush=True))
+        process = Process(
+            settings,
+            with_broker=with_broker,
+            with_name_server=with_name_server,
+            insecure_public=arguments.insecure_public,
+        )
+        await process.run(lambda line: print(line, flush=True), say=print_note)
 
     asyncio.run(serve())
     return 0

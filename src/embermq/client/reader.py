@@ -47,9 +47,10 @@ class _QueueReader:
         self._routes = routes
         self._wanted = wanted
 
-    @property
-    def is_at_end(self) -> bool:
-        return not self.buffer and self.offset >= self.end
+    def head(self, number: int) -> tuple[int, int, int]:
+        """Where the next message stands in the order of all: by its time, and at one broker by its position."""
+        message = self.buffer[0]
+        return message.store_time_ms, message.position, number
 
     async def fill(self) -> None:
         """Pull until there is a message, or the end is reached."""
@@ -155,16 +156,16 @@ async def _in_order(readers: Iterable[_QueueReader]) -> AsyncGenerator[StoredMes
     """The messages of several queues, merged by their times, up to where the queues ended."""
     every = list(readers)
     await asyncio.gather(*(reader.fill() for reader in every))
-    heads = [(reader.buffer[0].store_time_ms, number) for number, reader in enumerate(every) if reader.buffer]
+    heads = [reader.head(number) for number, reader in enumerate(every) if reader.buffer]
     heapq.heapify(heads)
     while heads:
-        _, number = heads[0]
+        number = heads[0][-1]
         reader = every[number]
         yield reader.buffer.popleft()
         if not reader.buffer:
             await reader.fill()
         if reader.buffer:
-            heapq.heapreplace(heads, (reader.buffer[0].store_time_ms, number))
+            heapq.heapreplace(heads, reader.head(number))
         else:
             heapq.heappop(heads)
 

@@ -43,7 +43,7 @@ class Run(NamedTuple):
 class PlacedBatch(Sequence[Placed]):
     """Records that were appended together, none of them marked or divided: each has one entry in one simple queue."""
 
-    __slots__ = ("_codes", "_drafts", "_offsets", "_positions", "_sizes", "store_time")
+    __slots__ = ("_codes", "_drafts", "_offsets", "_positions", "sizes", "store_time")
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class PlacedBatch(Sequence[Placed]):
         self._drafts = drafts
         self._offsets = offsets
         self._positions = positions
-        self._sizes = sizes
+        self.sizes = sizes
         self._codes = codes
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class PlacedBatch(Sequence[Placed]):
         runs: dict[tuple[bytes, int], Run] = {}
         topic: bytes | None = None
         of_queue: dict[int, list[bytes]] = {}  # the entries of the runs of `topic`
-        entries = map(ENTRY.pack, self._positions, self._sizes, self._codes)
+        entries = map(ENTRY.pack, self._positions, self.sizes, self._codes)
         for draft, offset, entry in zip(self._drafts, self._offsets, entries, strict=True):
             if draft[0] != topic:
                 topic = draft[0]
@@ -108,7 +108,7 @@ class PlacedBatch(Sequence[Placed]):
 
     def _make(self, index: int) -> Placed:
         name, queue, _, properties, _, sys_flag, *_ = self._drafts[index]
-        offset, position, size = self._offsets[index], self._positions[index], self._sizes[index]
+        offset, position, size = self._offsets[index], self._positions[index], self.sizes[index]
         return Placed(
             name.decode(), queue, offset, position, size, self._codes[index], self.store_time, sys_flag, properties
         )

@@ -24,6 +24,7 @@ Answer = Command | None
 Handler = Callable[[Peer, Command], Answer | Awaitable[Answer]]
 BatchHandler = Callable[[Peer, Sequence[Command]], None]
 Check = Callable[[Peer, Command], None]
+CheckTopic = Callable[[Peer, Command, str], None]  # for handlers that learn a topic only from what they found
 Observe = Callable[[int, int, float], None]  # request code, response code, seconds
 
 

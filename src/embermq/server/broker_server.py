@@ -6,23 +6,30 @@ and requests are taken after it, so that a client never finds a broker that cann
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import socket
-import ssl
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from embermq.access.handlers import AccessHandlers
 from embermq.broker.broker import Broker
-from embermq.broker.settings import BrokerSettings
 from embermq.clock import Clock
 from embermq.errors import SettingsError
 from embermq.model.message import Host
-from embermq.net.connection import DEFAULT_LIMITS, ConnectionLimits
-from embermq.net.server import Server, TlsMode, bind, host_of
+from embermq.net.connection import ConnectionLimits
+from embermq.net.server import Server, bind, host_of
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Check, Observe
+from embermq.server.access_setup import Door
+from embermq.server.http import HttpServer, health_of
+from embermq.server.meters import LoopLag, MessageSizes, RpcTimes
+from embermq.server.metrics import BrokerMetrics, Meters
 from embermq.server.registration import WILDCARDS
+from embermq.server.rocketmq_conf import fixed_properties
+from embermq.server.settings import Settings
+from embermq.server.tls import TlsContext
 from embermq.store.settings import StoreSettings
 from embermq.store.store import Store
 
@@ -81,51 +88,82 @@ def _report(done: int, total: int) -> None:
 
 
 class BrokerServer:
-    """One broker with its sockets and its store."""
+    """One broker with its sockets, its store and its figures."""
 
     def __init__(
         self,
         listeners: list[socket.socket],
+        settings: Settings,
         *,
-        path: Path,
-        settings: BrokerSettings,
-        store_values: dict[str, object],
-        advertise: str | None,
         clock: Clock,
-        check: Check | None = None,
-        observe: Observe = lambda request, response, seconds: None,
-        limits: ConnectionLimits = DEFAULT_LIMITS,
-        max_connections: int = 10_000,
-        tls_mode: TlsMode = TlsMode.PERMISSIVE,
-        tls_context: Callable[[], ssl.SSLContext | None] = lambda: None,
+        door: Door,
+        limits: ConnectionLimits,
+        tls: TlsContext,
     ) -> None:
         self.listen = host_of(listeners[0])
         self._listeners = listeners
-        self._advertise = advertise
-        self.host = reachable_host(self.listen, advertise)
-        values = {**store_values, "store_host": str(self.host)}
+        self._advertise = settings.server.advertise
+        self.host = reachable_host(self.listen, self._advertise)
+        values = {**settings.store_values, "store_host": str(self.host)}
+        path = Path(settings.server.store_path)
         self.store = Store(path, StoreSettings.make(values), clock=clock, report=_report)
-        self.broker = Broker(self.store, settings, host_of=self._host_for, clock=clock, check=check, observe=observe)
+        self.meters = Meters(RpcTimes(), MessageSizes(), LoopLag())
+        access = door.access
+        self.broker = Broker(
+            self.store,
+            settings.broker(),
+            host_of=self._host_for,
+            clock=clock,
+            check=access.check if access is not None else None,
+            check_topic=access.check_topic if access is not None else lambda peer, request, topic: None,
+            observe=self.meters.rpc,
+            fixed_settings=fixed_properties(
+                replace(settings.server, port=self.listen.port), address=self.host.address, cpus=os.cpu_count() or 1
+            ),
+        )
+        if access is not None:
+            self.broker.router.add(AccessHandlers(access).routes())
         self.server = Server(
             self.broker.router.receive,
             limits=limits,
-            max_connections=max_connections,
-            tls_mode=tls_mode,
-            tls_context=tls_context,
+            max_connections=settings.server.max_connections,
+            tls_mode=settings.tls.mode,
+            tls_context=tls,
             on_close=self.broker.connection_closed,
         )
+        metrics = BrokerMetrics(
+            self.broker,
+            self.meters,
+            waiting={"send": lambda: len(self.broker.puts), "pull": lambda: len(self.broker.polls)},
+            connections=lambda: len(self.server.connections),
+        )
+        self._is_ready = False
+        self._http = HttpServer(
+            families=metrics.families, health=lambda: health_of(self.store.state(), is_ready=self._is_ready)
+        )
+        self._lag: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Take requests from now on."""
+    async def start(self, http: socket.socket | None) -> None:
+        """Take requests from now on; `http` is where figures and health are asked for."""
         self.broker.start()
+        self.store.listen(self.meters.sizes.count)
         self.server.start(*self._listeners)
+        self._is_ready = True
+        self._lag = asyncio.get_running_loop().create_task(self.meters.loop.run())
+        if http is not None:
+            await self._http.start(http)
+            log.info("figures and health served address=%s", host_of(http))
         log.info("broker started address=%s name=%s data=%s", self.host, self.broker.settings.name, self.store.path)
 
     async def stop(self) -> None:
         """Answer what is in hand, close connections and store. Raises SyncFailed if the disk failed."""
+        self._is_ready = False
+        if self._lag is not None:
+            self._lag.cancel()
         self.server.stop_accepting()
         await self.broker.stop()
         await self.server.stop()
+        await self._http.stop()
         self.store.close()
         log.info("broker stopped name=%s", self.broker.settings.name)
 

@@ -9,6 +9,7 @@ What a file does not say stays EmberMQ's own default.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -23,10 +24,12 @@ from embermq.format.config_keys import (
     no_such_key,
     read_combined,
     read_value,
+    show_combined,
     show_settings,
 )
 from embermq.format.unused_keys import UNUSED_OF_BROKER, UNUSED_OF_NAME_SERVER
 from embermq.model.topic import TRACE_TOPIC
+from embermq.nameserver.settings import ROCKETMQ_NAMES, NameServerSettings
 from embermq.server.settings import AccessSettings, ServerSettings, Settings, TlsSettings
 
 _NO_REPLICAS: Final = "EmberMQ keeps one copy of a store; take this line out"
@@ -110,6 +113,17 @@ def fixed_properties(server: ServerSettings, *, address: str, cpus: int) -> dict
     }
 
 
+def broker_properties(settings: Settings) -> dict[str, str]:
+    """All settings of a broker that is not started, under RocketMQ's names. Secrets are not among them."""
+    store = settings.store()
+    return {
+        **fixed_properties(settings.server, address=settings.server.listen, cpus=os.cpu_count() or 1),
+        **show_settings(Part.STORE, store),
+        **show_combined(durability=store.durability, light_queues=store.light_queues),
+        **show_settings(Part.BROKER, settings.broker()),
+    }
+
+
 def name_server_properties(server: ServerSettings) -> dict[str, str]:
     """What the answer to GET_NAMESERVER_CONFIG holds."""
     return {
@@ -169,17 +183,21 @@ def _broker_settings(values: Mapping[str, str]) -> Settings:
 
 def _name_server_settings(values: Mapping[str, str]) -> Settings:
     found: dict[str, object] = {}
+    own: dict[str, object] = {}
     unused = []
     for key, text in values.items():
         if key in _NAME_SERVER_KEYS:
             if text.strip():
                 found[_NAME_SERVER_KEYS[key]] = read_value(key, text)
+        elif key in ROCKETMQ_NAMES:
+            own[ROCKETMQ_NAMES[key]] = text.strip()
         elif key in UNUSED_OF_NAME_SERVER or key in _TLS_UNUSED:
             unused.append(key)
         elif key not in _TLS_KNOWN:
-            raise no_such_key(key, [*_NAME_SERVER_KEYS, *UNUSED_OF_NAME_SERVER, *_TLS_KNOWN])
+            raise no_such_key(key, [*_NAME_SERVER_KEYS, *ROCKETMQ_NAMES, *UNUSED_OF_NAME_SERVER, *_TLS_KNOWN])
+    NameServerSettings.make(own)  # now, while it can still be said which file is wrong
     server = ServerSettings(**found)  # type: ignore[arg-type]
-    return Settings(server=server, tls=_tls(values), unused=tuple(sorted(unused)))
+    return Settings(server=server, name_server_values=own, tls=_tls(values), unused=tuple(sorted(unused)))
 
 
 def _check_only(key: str, text: str) -> None:

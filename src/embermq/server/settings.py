@@ -34,6 +34,9 @@ class ServerSettings:
     )
     advertise: str | None = _setting(None, "address", "the broker's address as clients reach it; empty: `listen`")
     store_path: str = _setting("store", "directory", "where messages and tables are kept")
+    http_listen: str = _setting("127.0.0.1", "address", "where /metrics and /healthz are served")
+    http_port: int = _setting(5557, "port", "of /metrics and /healthz; any other if it is taken, -1 for none")
+    max_connections: int = _setting(10_000, "count", "connections that a broker keeps open; more are refused")
     idle_timeout_s: int = _setting(120, "seconds", "a connection that is silent for so long is closed")
 
     def __post_init__(self) -> None:
@@ -57,7 +60,7 @@ class TlsSettings:
     key_password: str | None = _setting(None, "text", "opens the key file", is_secret=True)
     client_authorities: str | None = _setting(None, "file", "who may sign the certificates of clients, PEM")
     require_client_certificate: bool = _setting(False, "yes or no", "refuse clients without a certificate")
-    test_certificate: bool = _setting(False, "yes or no", "without a certificate, make one that nobody trusts")
+    test_certificate: bool = _setting(True, "yes or no", "without a certificate, make one that nobody trusts")
 
     def __post_init__(self) -> None:
         try:
@@ -99,6 +102,7 @@ class Settings:
     store_values: Mapping[str, object] = field(default_factory=dict)
     tls: TlsSettings = TlsSettings()
     access: AccessSettings = AccessSettings()
+    name_server_values: Mapping[str, object] = field(default_factory=dict)
     unused: tuple[str, ...] = ()  # names that RocketMQ has and EmberMQ has no need of, for one warning
 
     def broker(self) -> BrokerSettings:

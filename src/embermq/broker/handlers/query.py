@@ -11,7 +11,7 @@ from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.properties import REAL_TOPIC, RETRY_TOPIC
 from embermq.rpc.fields import I32, find_boolean, find_integer, read_integer, read_text
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Handler
+from embermq.rpc.router import CheckTopic, Handler
 from embermq.store.store import Store
 
 MOST_FOUND: Final = 64
@@ -22,8 +22,9 @@ _SECOND_MS: Final = 1000
 class QueryHandlers:
     """Finds messages."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, check_topic: CheckTopic) -> None:
         self._store = store
+        self._check_topic = check_topic
 
     def routes(self) -> dict[int, Handler]:
         return {RequestCode.QUERY_MESSAGE: self.query, RequestCode.VIEW_MESSAGE_BY_ID: self.view}
@@ -61,6 +62,7 @@ class QueryHandlers:
             return make_answer(request, ResponseCode.SYSTEM_ERROR, remark=remark)
         if topic and topic not in _topics_of(record):
             raise MessageNotFound(f"the message at position {position} is not of topic {topic[:200]!r}")
+        self._check_topic(peer, request, record.topic)
         return make_answer(request, body=bytes(self._store.select_record(position, record.size)))
 
 

@@ -15,9 +15,10 @@ from embermq.format.record import Record
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.flags import Permission
 from embermq.model.properties import RETRY_TOPIC
+from embermq.model.topic import RETRY_PREFIX
 from embermq.rpc.fields import I32, find_boolean, find_integer, read_integer, read_text
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Handler
+from embermq.rpc.router import CheckTopic, Handler
 from embermq.store.groups import Groups
 from embermq.store.store import Store
 
@@ -37,6 +38,7 @@ class SendBackHandlers:
         settings: BrokerSettings,
         *,
         levels: int,
+        check_topic: CheckTopic,
     ) -> None:
         self._store = store
         self._puts = puts
@@ -45,6 +47,7 @@ class SendBackHandlers:
         self._statistics = statistics
         self.settings = settings  # replaced when one is changed at run time
         self._levels = levels
+        self._check_topic = check_topic
 
     def routes(self) -> dict[int, Handler]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -57,8 +60,11 @@ class SendBackHandlers:
         if group.retry_queues <= 0:  # the group wants no retries: the message is done with
             return make_answer(request)
         asked = find_integer(fields, "maxReconsumeTimes", limit=I32)
+        record = self._read(read_integer(fields, "offset"), fields.get("originTopic"))
+        if not record.topic.startswith(RETRY_PREFIX):
+            self._check_topic(peer, request, record.topic)
         given = give_back(
-            self._read(read_integer(fields, "offset"), fields.get("originTopic")),
+            record,
             group,
             self._topics,
             delay_level=find_integer(fields, "delayLevel", limit=I32) or 0,
