@@ -138,6 +138,13 @@ class Scene(Clients):
     def read_all(self, topic: str, queues: int) -> list[Facts]:
         return [message for queue in range(queues) for message in self.read(topic, queue)]
 
+    def dead_letters(self, group: str) -> list[Facts]:
+        """Those of a group, as soon as there are any."""
+        topic = f"%DLQ%{group}"
+        self.wait_for_route(topic)
+        wait_until(lambda: self.read(topic, 0))  # the topic is there a moment before its message
+        return self.read(topic, 0)
+
     def queue(self, topic: str, number: int) -> Facts:
         return {"topic": topic, "brokerName": self.broker_name, "queueId": number}
 

@@ -61,8 +61,7 @@ class Ordered:
         listener = {**ORDERLY, "fail": 99, "failTag": "bad", "suspendMs": 100}
         consumer = scene.push(group, {topic: "*"}, listener=listener, maxReconsumeTimes=2)
         self.given_up = consumer.deliveries(4, seconds=40)
-        scene.wait_for_route(f"%DLQ%{group}")
-        self.origin, self.dead = topic, scene.read(f"%DLQ%{group}", 0)
+        self.origin, self.dead = topic, scene.dead_letters(group)
 
 
 @pytest.fixture(scope="module")

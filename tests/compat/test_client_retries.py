@@ -49,8 +49,7 @@ class Retries:
         message = scene.message(self.topic, f"to die {tag}", tags=tag, keys=["grave"], properties={"color": "black"})
         (sent,) = scene.producer().send_ok(message)
         consumer.deliveries(deliveries, seconds=20)
-        scene.wait_for_route(f"%DLQ%{group}")
-        return sent, consumer.deliveries(), self.scene.read(f"%DLQ%{group}", 0)
+        return sent, consumer.deliveries(), scene.dead_letters(group)
 
     def _many_fail_once(self) -> None:
         group = self.scene.retry_ready(self.scene.group(), self.other)

@@ -138,9 +138,10 @@ def test_namesrv_config(scene: Scene) -> None:
 
     before = settings()
     assert before["listenPort"] == scene.namesrv.rsplit(":", 1)[1]
-    assert "success" in scene.mqadmin("updateNamesrvConfig", "-k", "productEnvName", "-v", "changed")
-    assert settings()["productEnvName"] == "changed"
-    scene.mqadmin("updateNamesrvConfig", "-k", "productEnvName", "-v", before["productEnvName"])
+    name = "scanNotActiveBrokerInterval"
+    assert "success" in scene.mqadmin("updateNamesrvConfig", "-k", name, "-v", 6_001)
+    assert settings()[name] == "6001"
+    scene.mqadmin("updateNamesrvConfig", "-k", name, "-v", before[name])
     assert settings() == before
 
 

@@ -364,7 +364,10 @@ def test_a_child_process_goes_on_with_connections_of_its_own(ember: Served) -> N
 
 
 def test_nobody_at_the_address_is_an_error_in_time() -> None:
-    with Client("127.0.0.1:1", timeout=1.0) as mq, pytest.raises((ConnectionLost, CallTimeout), match=r"127\.0\.0\.1:1"):
+    with (
+        Client("127.0.0.1:1", timeout=1.0) as mq,
+        pytest.raises((ConnectionLost, CallTimeout), match=r"127\.0\.0\.1:1"),
+    ):
         mq.send("orders", b"x")
 
 

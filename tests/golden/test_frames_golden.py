@@ -52,10 +52,11 @@ def test_frames_are_written_as_they_were(path: Path) -> None:
             assert data.hex() == line["frame_hex"]
             continue
         (again,), _ = split_frames(data)
-        header = json.loads(again.header)
+        _, text, body = again
+        header = json.loads(text)
         expected = {name: value for name, value in line["header"].items() if value is not None}
         assert header == {"extFields": {}, **expected}
-        assert again.body == command.data
+        assert body == command.data
 
 
 def test_there_is_something_to_read() -> None:

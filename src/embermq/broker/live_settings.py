@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 
 BROKER_CHANGEABLE: Final = frozenset(
     {
-        *("permission", "auto_create_topics", "auto_create_groups", "template_queues", "region"),
-        *("long_polling", "max_parked_pulls", "pull_max_messages", "pull_max_bytes"),
+        *("permission", "auto_create_topics", "auto_create_groups", "region"),
+        *("long_polling", "pull_max_messages", "pull_max_bytes"),
         *("client_timeout_ms", "notify_members", "keep_replies"),
     }
 )
-_LEAST_ONE: Final = ("template_queues", "pull_max_messages", "pull_max_bytes", "client_timeout_ms")
+_LEAST_ONE: Final = ("pull_max_messages", "pull_max_bytes", "client_timeout_ms")
 _ALL_PERMISSIONS: Final = 7
 # What names a path, a program, a class or a secret: such keys are refused as forbidden, whoever may have invented them.
 _PROTECTED: Final = re.compile(

@@ -86,6 +86,8 @@ def _code_of(error: Exception) -> ExitCode:
             return ExitCode.REFUSED
         case errors.NotPermitted() | errors.NotSupported() | errors.Refused():
             return ExitCode.REFUSED
+        case errors.SettingsError():
+            return ExitCode.WRONG_USAGE
         case errors.FlushTimeout() | errors.CallTimeout() | TimeoutError():
             return ExitCode.TIMED_OUT
         case _:

@@ -56,7 +56,7 @@ def _add_security(parser: argparse.ArgumentParser) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
-    settings = _settings(arguments, default_data="ember-data")
+    settings = _settings(arguments)
     return _run(settings, arguments, with_broker=True, with_name_server=True)
 
 
@@ -75,7 +75,7 @@ def run_namesrv(arguments: argparse.Namespace) -> int:
 
 
 def run_broker(arguments: argparse.Namespace) -> int:
-    settings = _settings(arguments, default_data=None)
+    settings = _settings(arguments)
     if arguments.namesrv:
         settings = _with_server(settings, name_servers=tuple(filter(None, arguments.namesrv.split(";"))))
     if arguments.print_config:
@@ -85,15 +85,15 @@ def run_broker(arguments: argparse.Namespace) -> int:
     return _run(settings, arguments, with_broker=True, with_name_server=False)
 
 
-def _settings(arguments: argparse.Namespace, *, default_data: str | None) -> Settings:
+def _settings(arguments: argparse.Namespace) -> Settings:
     """The settings of the file, with those of the command line laid over them."""
     from embermq.server.process import parse_host
     from embermq.server.rocketmq_conf import read_broker_conf
     from embermq.server.settings import Settings
 
     settings = _read(arguments.config, read_broker_conf) if arguments.config else Settings()
-    if arguments.data or (default_data and not arguments.config):
-        settings = _with_server(settings, store_path=arguments.data or default_data)
+    if arguments.data:
+        settings = _with_server(settings, store_path=arguments.data)
     if arguments.listen:
         host = parse_host(arguments.listen)
         settings = _with_server(settings, listen=host.address, port=host.port)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -21,8 +20,6 @@ from embermq.format.wire_json import encode_body
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.message import StoredMessage
 from embermq.net.connection import Connection
-
-log = logging.getLogger(__name__)
 
 TakeNow = Callable[[StoredMessage, str], Awaitable[Verdict | None]]
 
@@ -64,10 +61,7 @@ class BrokerRequests:
         if request.fields.get("group") != self._membership.group:
             return
         for queue, offset in decode_offset_table(request.data).items():
-            progress = self._membership.progress.get(queue)
-            if progress is not None:
-                log.info("offset reset queue=%s group=%s offset=%d", queue, self._membership.group, offset)
-                progress.restart(offset)
+            self._membership.move(queue, offset)
 
     def _status(self, request: Command) -> bytes:
         """How far each queue of the topic is."""

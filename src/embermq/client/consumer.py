@@ -96,7 +96,7 @@ class Consumer:
 
     async def take(self, limit: int, wait_s: float | None) -> list[Delivery]:
         """Up to `limit` messages as soon as there are some; none when `wait_s` seconds were not enough."""
-        await self._open()
+        await self.open()
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while True:
             taken: list[Delivery] = []
@@ -138,7 +138,7 @@ class Consumer:
         self._ready.clear()
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        await self.open()
         return self
 
     async def __aexit__(
@@ -165,7 +165,8 @@ class Consumer:
         found = [delivery for delivery in found if is_ours(delivery)]
         return DeliveryBatch(found, self.commit) if found else None
 
-    async def _open(self) -> None:
+    async def open(self) -> None:
+        """Join the group now rather than with the first message."""
         if self._connections is not None:
             return
         self._loop = asyncio.get_running_loop()

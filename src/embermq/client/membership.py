@@ -251,18 +251,31 @@ class Membership:
         address = await self._address(queue)
         offset = await self._offsets.begin(address, queue, group=self.group, start=self._start)
         progress = self.progress[queue] = QueueProgress(queue, offset)
+        self._begin_pulling(progress)
+        log.info("queue begun queue=%s group=%s offset=%d", name_of(queue), self.group, offset)
+
+    def move(self, queue: BrokerQueue, offset: int) -> None:
+        """Go on at `offset`, if the queue is ours."""
+        progress = self.progress.get(queue)
+        if progress is None:
+            return
+        log.info("queue moved queue=%s group=%s offset=%d", name_of(queue), self.group, offset)
+        progress.restart(offset)
+        self._pullers.pop(queue).cancel()  # it may wait at the broker for what comes at the old place
+        self._begin_pulling(progress)
+
+    def _begin_pulling(self, progress: QueueProgress) -> None:
         puller = Puller(
             self._connections,
             self._routes,
             progress,
             group=self.group,
-            wanted=self.subscriptions[queue.topic],
+            wanted=self.subscriptions[progress.queue.topic],
             deliver=self._deliver,
             subscribe_again=self.heartbeat,
             fail=self._fail,
         )
-        self._pullers[queue] = asyncio.get_running_loop().create_task(puller.run())
-        log.info("queue begun queue=%s group=%s offset=%d", name_of(queue), self.group, offset)
+        self._pullers[progress.queue] = asyncio.get_running_loop().create_task(puller.run())
 
     async def _drop(self, queue: BrokerQueue) -> None:
         task = self._pullers.pop(queue, None)

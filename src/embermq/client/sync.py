@@ -222,6 +222,10 @@ class SyncConsumer:
         finally:
             self.close()
 
+    def open(self) -> None:
+        """Join the group now rather than with the first message."""
+        self._thread.run(self._consumer.open())
+
     def commit(self) -> None:
         """Have the brokers know what is acked; happens by itself every 5 seconds and at the end."""
         self._thread.run(self._consumer.commit())
@@ -232,6 +236,7 @@ class SyncConsumer:
             self._thread.run(self._consumer.close())
 
     def __enter__(self) -> Self:
+        self.open()
         return self
 
     def __exit__(

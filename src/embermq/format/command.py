@@ -113,10 +113,11 @@ def make_answer(
 
 def decode_command(frame: Frame, loads: Callable[[bytes], Any] = json.loads) -> Command:
     """The command of one frame; `loads` reads its JSON. Raises BadFrame."""
-    if frame.form == BINARY_FORM:
-        return _decode_binary(frame)
+    form, text, body = frame
+    if form == BINARY_FORM:
+        return _decode_binary(text, body)
     try:
-        header = loads(frame.header)
+        header = loads(text)
         get = header.get
         fields = get("extFields") or {}
         code, opaque, flag, version = header["code"], get("opaque", 0), get("flag", 0), get("version", 0)
@@ -135,7 +136,7 @@ def decode_command(frame: Frame, loads: Callable[[bytes], Any] = json.loads) -> 
         "".join(fields.values())  # the quickest way to see that all of them are text
     except TypeError:
         fields = _as_texts(fields)
-    return Command(code, fields, frame.body, opaque, flag, remark, language, version)
+    return Command(code, fields, body, opaque, flag, remark, language, version)
 
 
 def _as_texts(fields: Mapping[str, object]) -> dict[str, str]:
@@ -188,8 +189,7 @@ def _encode_binary(command: Command) -> bytes:
     return fixed + remark + _SIZE.pack(len(fields)) + fields
 
 
-def _decode_binary(frame: Frame) -> Command:
-    header = frame.header
+def _decode_binary(header: bytes, body: bytes) -> Command:
     if len(header) < _FIXED.size + _SIZE.size:
         raise BadFrame(f"a binary header of {len(header)} bytes; {_FIXED.size + _SIZE.size} are the least")
     code, language, version, opaque, flag, remark_size = _FIXED.unpack_from(header)
@@ -208,7 +208,7 @@ def _decode_binary(frame: Frame) -> Command:
     return Command(
         _NARROWED.get(code & 0xFFFF, code),
         fields,
-        frame.body,
+        body,
         opaque=opaque,
         flag=flag,
         remark=remark,

@@ -157,6 +157,8 @@ KEYS: Final[Mapping[str, Key]] = {
             "namesrvAddr": ("name_servers", ADDRESSES),
             "storePathRootDir": ("store_path", TEXT),
             "serverChannelMaxIdleTimeSeconds": ("idle_timeout_s", INTEGER),
+            "metricsPromExporterHost": ("http_listen", TEXT),
+            "metricsPromExporterPort": ("http_port", INTEGER),
         },
     ),
     **_keys(

@@ -27,12 +27,7 @@ _SIZE_SIZE: Final = 4
 _HEADER_MASK: Final = 0xFF_FFFF
 
 
-class Frame(NamedTuple):
-    """One frame, its parts apart."""
-
-    form: int
-    header: bytes
-    body: bytes
+Frame = tuple[int, bytes, bytes]  # form, header and body; plain, because every message comes in one
 
 
 class FrameLimits(NamedTuple):
@@ -50,14 +45,14 @@ def split_frames(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> tuple[lis
     frames: list[Frame] = []
     add = frames.append
     unpack, head_size = _HEAD.unpack_from, _HEAD.size
-    largest, largest_header = limits
+    largest, largest_header = limits.frame_size - _SIZE_SIZE, limits.header_size
     at, end = 0, len(data)
     while end - at >= head_size:
         size, form_and_header = unpack(data, at)
         header_size = form_and_header & _HEADER_MASK
         form = form_and_header >> 24
-        if not _SIZE_SIZE <= size <= largest - _SIZE_SIZE:
-            raise BadFrame(f"a frame of {size} bytes; allowed are {_SIZE_SIZE} to {largest - _SIZE_SIZE}")
+        if not _SIZE_SIZE <= size <= largest:
+            raise BadFrame(f"a frame of {size} bytes; allowed are {_SIZE_SIZE} to {largest}")
         if header_size > size - _SIZE_SIZE or header_size > largest_header:
             raise BadFrame(f"a header of {header_size} bytes in a frame of {size}; the limit is {largest_header}")
         if form not in (JSON_FORM, BINARY_FORM):
@@ -66,7 +61,7 @@ def split_frames(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> tuple[lis
         after = at + _SIZE_SIZE + size
         if after > end:
             break
-        add(Frame(form, data[at + head_size : body], data[body:after]))
+        add((form, data[at + head_size : body], data[body:after]))
         at = after
     return frames, at
 

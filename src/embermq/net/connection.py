@@ -45,6 +45,7 @@ class Connection(asyncio.Protocol):
         receiver: Receiver,
         *,
         limits: ConnectionLimits = DEFAULT_LIMITS,
+        is_server: bool = True,
         on_close: Callable[[Connection], None] = lambda connection: None,
     ) -> None:
         self.peer = Host("", 0)
@@ -53,6 +54,7 @@ class Connection(asyncio.Protocol):
         self.heard_at = 0.0  # of the loop's clock
         self._receiver = receiver
         self._limits = limits
+        self._is_server = is_server
         self._on_close = on_close
         self._chunks: list[bytes] = []  # of a frame that is not whole yet
         self._missing = 0  # bytes of it
@@ -174,15 +176,18 @@ class Connection(asyncio.Protocol):
         await asyncio.shield(self._closed)
 
     def _regulate(self) -> None:
-        """Read only while the peer takes its answers and does not ask too much at once."""
+        """Read only while the peer takes its answers and does not ask too much at once.
+
+        Of a server and its client one must go on reading, or both might wait for the other for ever: the client.
+        """
         if self._transport is None or self.is_closed or self._transport.is_closing():
             return
         limit = self._limits.in_flight
         if self._is_paused:
-            if not self._is_blocked and self._owed <= limit // 2:
+            if not (self._is_blocked and self._is_server) and self._owed <= limit // 2:
                 self._is_paused = False
                 self._transport.resume_reading()
-        elif self._is_blocked or self._owed >= limit:
+        elif (self._is_blocked and self._is_server) or self._owed >= limit:
             self._is_paused = True
             self._transport.pause_reading()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 
 from embermq.errors import ConnectionLost
@@ -22,9 +21,9 @@ async def dial(
     """Connect to `host`; `receiver` gets what it asks of us. Raises ConnectionLost."""
     loop = asyncio.get_running_loop()
     try:
-        transport, connection = await asyncio.wait_for(
+        _, connection = await asyncio.wait_for(
             loop.create_connection(
-                lambda: Connection(receiver, limits=limits),
+                lambda: Connection(receiver, limits=limits, is_server=False),
                 host.address,
                 host.port,
                 ssl=tls,
@@ -35,5 +34,4 @@ async def dial(
     except (OSError, TimeoutError) as error:
         reason = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
         raise ConnectionLost(f"cannot connect to {host}: {reason}") from error
-    transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection

@@ -130,7 +130,6 @@ class Server:
         """Make a connection of a socket, once its first byte has told which kind it is."""
         loop = asyncio.get_running_loop()
         accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             first = await asyncio.wait_for(_peek(accepted), self._limits.idle_s)
             context = self._context_for(first, accepted) if first else None

@@ -33,7 +33,7 @@ class ServerSettings:
         (), "list of address:port", "the name servers to register with; empty: one inside this process"
     )
     advertise: str | None = _setting(None, "address", "the broker's address as clients reach it; empty: `listen`")
-    store_path: str = _setting("store", "directory", "where messages and tables are kept")
+    store_path: str = _setting("ember-data", "directory", "where messages and tables are kept")
     http_listen: str = _setting("127.0.0.1", "address", "where /metrics and /healthz are served")
     http_port: int = _setting(5557, "port", "of /metrics and /healthz; any other if it is taken, -1 for none")
     max_connections: int = _setting(10_000, "count", "connections that a broker keeps open; more are refused")

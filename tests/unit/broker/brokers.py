@@ -49,7 +49,9 @@ class Client:
         assert len(found) <= 1, "a request is answered once"
         return found[0] if found else None
 
-    async def send(self, topic: str = "orders", body: bytes = b"hello", *, queue: int = 0, **properties: str) -> Command:
+    async def send(
+        self, topic: str = "orders", body: bytes = b"hello", *, queue: int = 0, **properties: str
+    ) -> Command:
         """Send one message as a Java client does."""
         return await self.ask(310, send_fields(topic, queue=queue, **properties), body)
 

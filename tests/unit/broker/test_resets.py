@@ -11,6 +11,7 @@ import pytest
 from embermq import Message
 from embermq.broker.handlers.resets import ResetHandlers
 from embermq.format.command import make_request
+from embermq.format.consume_status_body import encode_client_status
 from embermq.format.offset_table_body import decode_offset_table
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.codes import RequestCode, ResponseCode
@@ -88,9 +89,15 @@ def test_the_pulls_of_a_group_on_line_are_woken(consuming: Consuming) -> None:
     assert peer.sent == []  # nothing else is needed, as long as it pulls
 
 
-def test_members_that_do_not_pull_are_told_of_the_queues_that_are_left(consuming: Consuming) -> None:
-    peer = consuming.join("g", "one")
-    peer.take_sent()
+def test_a_member_that_does_not_pull_is_told_of_the_queues_that_it_holds(consuming: Consuming) -> None:
+    holder, other = consuming.join("g", "holder"), consuming.join("g", "other")
+    silent, odd = consuming.join("g", "silent"), consuming.join("g", "odd")
+    for peer in (holder, other, silent, odd):
+        peer.take_sent()
+    held = {BrokerQueue(BROKER, "orders", queue): 4 for queue in (0, 1)}
+    holder.will_answer(0, encode_client_status(held))
+    other.will_answer(0, encode_client_status({}))
+    odd.will_answer(0, b"{nonsense")
     handlers = ResetHandlers(
         *(consuming.store, consuming.topics, consuming.groups, consuming.offsets, consuming.membership),
         broker_name=BROKER,
@@ -100,17 +107,35 @@ def test_members_that_do_not_pull_are_told_of_the_queues_that_are_left(consuming
     fields = {name: str(value) for name, value in {**ALL, "timestamp": 0}.items()}
 
     async def run() -> None:
-        handlers.reset(peer, make_request(RequestCode.RESET_OFFSET, fields))
+        handlers.reset(holder, make_request(RequestCode.RESET_OFFSET, fields))
         assert consuming.offsets.take_reset("orders", "g", 0) == 0  # a pull came for this one
         for _ in range(1000):
-            if peer.sent:
+            if holder.sent and silent.calls and odd.calls:
                 return
             await asyncio.sleep(0.001)
 
     asyncio.run(run())
-    (request,) = peer.sent
+    (request,) = holder.sent
     assert (request.code, request.is_oneway) == (RequestCode.RESET_CLIENT_OFFSET, True)
     assert (request.fields["topic"], request.fields["group"]) == ("orders", "g")
     # Go clients understand the raw form only.
     assert request.data == b'{"offsetTable":{{"brokerName":"broker-a","queueId":1,"topic":"orders"}:0}}'
     assert decode_offset_table(request.data) == {BrokerQueue(BROKER, "orders", 1): 0}
+    assert other.sent == silent.sent == odd.sent == []
+
+
+def test_nobody_is_asked_when_the_pulls_have_fetched_everything(consuming: Consuming) -> None:
+    peer = consuming.join("g", "one")
+    peer.take_sent()
+
+    async def run() -> None:
+        fields = {name: str(value) for name, value in {**ALL, "timestamp": 0}.items()}
+        consuming.routes()[RequestCode.RESET_OFFSET](peer, make_request(RequestCode.RESET_OFFSET, fields))
+        for queue in (0, 1):
+            consuming.offsets.take_reset("orders", "g", queue)
+        (push,) = asyncio.all_tasks() - {asyncio.current_task()}
+        await push
+
+    asyncio.run(run())
+    assert peer.calls == []
+    assert peer.sent == []

@@ -177,7 +177,9 @@ def test_one_message_that_no_file_can_hold_does_not_cost_the_others_of_its_read(
     async def work(broker: Broker) -> None:
         client = Client(broker)
         await client.send()
-        client.tell(*(Command(310, send_fields(UNIQ_KEY=f"I{n}"), bytes(size), n) for n, size in enumerate([9, 9000, 9])))
+        client.tell(
+            *(Command(310, send_fields(UNIQ_KEY=f"I{n}"), bytes(size), n) for n, size in enumerate([9, 9000, 9]))
+        )
         await until(lambda: len(client.peer.sent) == 4)
         codes = {answer.opaque: answer.code for answer in client.peer.sent}
         assert [codes[n] for n in range(3)] == [0, ResponseCode.MESSAGE_ILLEGAL, 0]

@@ -23,7 +23,6 @@ from embermq.format.frame import (
     BINARY_FORM,
     JSON_FORM,
     MAX_FRAME_SIZE,
-    Frame,
     FrameLimits,
     encode_frame,
     missing_size,
@@ -64,7 +63,7 @@ def test_commands_come_back_whole_however_they_are_cut(commands: list[Command], 
         assert [parts(decode_command(frame, reader)) for frame in found] == [parts(each) for each in commands[:whole]]
     if taken < len(data):
         rest = data[taken:]
-        assert 0 < missing_size(rest)
+        assert missing_size(rest) > 0
         if len(rest) >= 8:
             assert missing_size(rest) == len(frames[whole]) - len(rest)
 
@@ -75,14 +74,14 @@ def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
         frames, taken = split_frames(data)
     except BadFrame:
         return
-    assert taken <= len(data) and sum(8 + len(frame.header) + len(frame.body) for frame in frames) == taken
+    assert taken <= len(data) and sum(8 + len(header) + len(body) for _, header, body in frames) == taken
 
 
 @given(st.sampled_from([JSON_FORM, BINARY_FORM]), st.binary(max_size=80))
 def test_any_header_is_a_command_or_refused(form: int, header: bytes) -> None:
     for reader in (json.loads, loads):
         try:
-            command = decode_command(Frame(form, header, b""), reader)
+            command = decode_command((form, header, b""), reader)
         except BadFrame:
             continue
         assert all(type(value) is str for value in command.fields.values())
@@ -110,7 +109,7 @@ def test_the_largest_frame_is_taken() -> None:
     limits = FrameLimits(frame_size=100, header_size=50)
     frame = encode_frame(JSON_FORM, b"{}", 90) + bytes(90)
     assert len(frame) == 100
-    assert split_frames(frame, limits) == ([Frame(JSON_FORM, b"{}", bytes(90))], 100)
+    assert split_frames(frame, limits) == ([(JSON_FORM, b"{}", bytes(90))], 100)
     with pytest.raises(BadFrame):
         split_frames(encode_frame(JSON_FORM, b"{}", 91), limits)
 
@@ -143,19 +142,19 @@ def test_the_largest_frame_is_taken() -> None:
 def test_json_headers_that_make_no_sense_are_refused(header: bytes) -> None:
     for reader in (json.loads, loads):
         with pytest.raises(BadFrame):
-            decode_command(Frame(JSON_FORM, header, b""), reader)
+            decode_command((JSON_FORM, header, b""), reader)
 
 
 def test_numbers_and_booleans_in_fields_count_as_their_text() -> None:
     header = b'{"code":10,"extFields":{"a":1,"b":true,"c":null,"d":"x"},"language":null}'
-    command = decode_command(Frame(JSON_FORM, header, b""))
+    command = decode_command((JSON_FORM, header, b""))
     assert command.fields == {"a": "1", "b": "true", "d": "x"}
     assert command.language == "OTHER"
 
 
 @pytest.mark.parametrize("missing", [b'"extFields":null,', b'"extFields":{},', b""])
 def test_fields_may_be_missing(missing: bytes) -> None:
-    command = decode_command(Frame(JSON_FORM, b"{" + missing + b'"code":10}', b""))
+    command = decode_command((JSON_FORM, b"{" + missing + b'"code":10}', b""))
     assert command.fields == {}
 
 

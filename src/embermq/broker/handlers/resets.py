@@ -1,8 +1,10 @@
 """RESET_OFFSET: an administrator has a group go on somewhere else.
 
 The broker remembers the target of each queue and tells it to the next pull, so that groups
-without a member are moved, too. Pulls that wait are woken for it. A consumer that does not pull,
-because it has too much in hand, is told after a while with a request of its own.
+without a member are moved, too. Pulls that wait are woken for it. A consumer that does not pull
+because it has too much in hand would first consume all that: after a few seconds it is asked for
+the queues that it holds, and told to leave them. Only those are told who hold such a queue: a
+consumer stops for ten seconds to obey.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from embermq.broker.client_calls import push_offsets
+from embermq.broker.client_calls import ask_status, push_offsets
+from embermq.broker.consumer_group import Member
 from embermq.broker.handlers.offsets import find_offset
 from embermq.broker.membership import Membership
 from embermq.broker.topics import BrokerTopics
-from embermq.errors import GroupNotFound, IllegalQueue
+from embermq.errors import CorruptRecord, GroupNotFound, IllegalQueue, TransportError
 from embermq.format.command import Command, make_answer
 from embermq.format.offset_table_body import encode_offset_table
 from embermq.format.wire_json import BrokerQueue
@@ -58,6 +61,7 @@ class ResetHandlers:
         self._broker_name = broker_name
         self._wake = wake  # has the pulls that wait for a queue try again
         self._push_after_s = push_after_s
+        self._pushes: set[asyncio.Task[None]] = set()
 
     def routes(self) -> dict[int, Handler]:
         return {RequestCode.RESET_OFFSET: self.reset}
@@ -103,18 +107,33 @@ class ResetHandlers:
             return
         for queue in targets:
             self._wake(topic, queue)
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._push_after_s, self._push_rest, topic, group, targets)
+        push = asyncio.get_running_loop().create_task(self._push_rest(topic, group, targets))
+        self._pushes.add(push)
+        push.add_done_callback(self._pushes.discard)
 
-    def _push_rest(self, topic: str, group: str, targets: dict[int, int]) -> None:
-        """Tell members of the queues whose reset no pull has fetched yet."""
+    async def _push_rest(self, topic: str, group: str, targets: dict[int, int]) -> None:
+        """Tell those who hold queues whose reset no pull has fetched."""
+        await asyncio.sleep(self._push_after_s)
         members = self._membership.consumer(group)
-        rest = {queue: offset for queue, offset in targets.items() if self._offsets.is_reset(topic, group, queue)}
-        if members is None or not rest:
+        if members is not None and self._rest(topic, group, targets):
+            holders = list(members.members.values())
+            await asyncio.gather(*(self._push_to(member, topic, group, targets) for member in holders))
+
+    async def _push_to(self, member: Member, topic: str, group: str, targets: dict[int, int]) -> None:
+        try:
+            held = await ask_status(member.peer, topic=topic, group=group) or {}
+        except (TransportError, CorruptRecord) as error:
+            log.warning("member not told of its reset group=%s client=%s reason=%s", group, member.client_id, error)
             return
-        log.info("offsets pushed topic=%s group=%s targets=%s", topic, group, rest)
-        peers = list(members.members)
-        push_offsets(peers, topic=topic, group=group, offsets=self._table(topic, rest), timestamp=_LATEST, force=True)
+        rest = self._table(topic, self._rest(topic, group, targets))
+        mine = {queue: offset for queue, offset in rest.items() if queue in held}
+        if mine:
+            log.info("offsets pushed topic=%s group=%s client=%s count=%d", topic, group, member.client_id, len(mine))
+            push_offsets([member.peer], topic=topic, group=group, offsets=mine, timestamp=_LATEST, force=True)
+
+    def _rest(self, topic: str, group: str, targets: dict[int, int]) -> dict[int, int]:
+        """The targets that no pull was told yet."""
+        return {queue: offset for queue, offset in targets.items() if self._offsets.is_reset(topic, group, queue)}
 
     def _table(self, topic: str, targets: dict[int, int]) -> dict[BrokerQueue, int]:
         return {BrokerQueue(self._broker_name, topic, queue): offset for queue, offset in targets.items()}

@@ -1,0 +1,99 @@
+"""A broker is asked nonsense, by the hundred thousand, and goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embermq.broker.broker import Broker
+from tests.fuzz.hostile import CODES, Hostile
+from tests.fuzz.watching import Asking, nothing_unforeseen
+from tests.unit.broker.brokers import Client, until, with_broker
+
+CHUNK = 200  # requests between two looks at the answers
+PULLS = (11, 361)
+CHANGED_BACK = ("brokerPermission", "autoCreateTopicEnable", "autoCreateSubscriptionGroup", "maxMessageSize")
+
+
+def fuzz_broker(folder: Path, *, seed: int, rounds: int, is_damaged: bool = False) -> Asking:
+    """Ask a new broker so many rounds of every request there is; check all that must hold."""
+    bystander = folder / "outside.txt"
+    bystander.write_text("untouched")
+    data = folder / "broker" / "store"
+    data.parent.mkdir()
+    results: list[Asking] = []
+
+    async def work(broker: Broker) -> None:
+        hostile, asking = Hostile(seed), Asking(broker.router)
+        results.append(asking)
+        before = await settings_of(broker)
+        codes = [code for _ in range(rounds) for code in CODES]
+        hostile.chance.shuffle(codes)
+        for number, code in enumerate(codes, 1):
+            asking.put(hostile.damaged(code) if is_damaged else hostile.frame(code))
+            if number % CHUNK == 0:
+                await settle(broker, asking)
+        await settle(broker, asking)
+        await put_back(broker, before)
+        await check_works(broker, f"after-{seed}")
+
+    with nothing_unforeseen():
+        with_broker(data, work)
+        (asking,) = results
+        asking.collect()
+    assert asking.waiting() == [], "a broker that stops answers everybody"
+    assert {*folder.iterdir()} == {data.parent, bystander}
+    assert [*(folder / "broker").iterdir()] == [data]
+    assert bystander.read_text() == "untouched"
+    print(f"seed={seed} damaged={is_damaged} {dict(asking.counts)} slowest={asking.slowest[0]:.3f} s {asking.slowest[1]:.200}")
+    return asking
+
+
+async def settle(broker: Broker, asking: Asking) -> None:
+    """All are answered but the pulls that wait for a message."""
+
+    def is_settled() -> bool:
+        asking.collect()
+        return all(request.code in PULLS for request in asking.waiting())
+
+    await until(is_settled)
+    assert len(asking.waiting()) <= len(broker.polls)
+
+
+async def settings_of(broker: Broker) -> dict[str, str]:
+    answer = await Client(broker).ask(26)
+    return dict(line.split("=", 1) for line in answer.data.decode().splitlines() if "=" in line)
+
+
+async def put_back(broker: Broker, before: dict[str, str]) -> None:
+    """What a request has changed can be changed back by another."""
+    text = "".join(f"{name}={before[name]}\n" for name in CHANGED_BACK)
+    assert (await Client(broker).ask(25, {}, text.encode())).code == 0
+
+
+async def check_works(broker: Broker, topic: str) -> None:
+    client = Client(broker)
+    fields = {"topic": topic, "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+    assert (await client.ask(17, {**fields, "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"})).code == 0
+    sent = await client.send(topic, b"still here")
+    assert sent.code == 0, sent
+    pulled = await client.pull(topic, consumerGroup="survivors")
+    assert pulled.code == 0 and b"still here" in pulled.data
+
+
+def test_a_broker_answers_spoilt_requests_of_every_kind_and_goes_on(memory_path: Path) -> None:
+    asking = fuzz_broker(memory_path, seed=1, rounds=60)
+    asked = {code for code, _ in asking.outcomes}
+    assert set(CODES) <= asked
+
+
+def test_a_broker_answers_damaged_frames_and_goes_on(memory_path: Path) -> None:
+    fuzz_broker(memory_path, seed=2, rounds=30, is_damaged=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_a_broker_answers_a_hundred_thousand_spoilt_requests(memory_path: Path, seed: int) -> None:
+    fuzz_broker(memory_path, seed=seed, rounds=100, is_damaged=seed % 4 == 3)
