@@ -4,26 +4,60 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
+from embermq.broker.settings import BrokerSettings
+from embermq.nameserver.settings import NameServerSettings
+from embermq.server.settings import AccessSettings, ServerSettings, TlsSettings
 from embermq.store.settings import StoreSettings
 
-HEAD = """# Settings of a store
+HEAD = """# Settings
 
-Given by name to `open_store(path, name=value, …)`. An unknown name is an error that tells the nearest known one. Sizes
-that are left open are those of the files that are there, so that a directory made elsewhere opens as it is; for a new
-directory they are RocketMQ's. This page is made from the code: `python docs/make_settings.py`.
+This page is made from the code: `python docs/make_settings.py`. An unknown name is an error that tells the nearest known one.
 
-| setting | default | unit | what it does |
-|---|---|---|---|
+`ember serve --config FILE` and `ember broker -c FILE` take either of two files. One whose name ends with `.toml` has the names of
+this page, each in the table that its section names:
+
+```toml
+[server]
+port = 10911
+
+[broker]
+cluster = "DefaultCluster"
+
+[store]
+durability = "sync"
+retention_hours = 48
+```
+
+Any other is read as RocketMQ's `broker.conf` (or, by `ember namesrv -c FILE`, as its name server's properties), as it is. What RocketMQ has
+and EmberMQ has no need of is listed in one warning. `ember broker -p` and `ember namesrv -p` print all settings in RocketMQ's words.
 """
+
+SECTIONS: tuple[tuple[str, str, Any], ...] = (
+    ("server", "Addresses and directories of a process.", ServerSettings),
+    ("broker", "How a broker works.", BrokerSettings),
+    (
+        "store",
+        "How a store works. The same names are given to `open_store(path, name=value, …)`. Sizes that are left open are those of\n"
+        "the files that are there, so that a directory made elsewhere opens as it is; for a new directory they are RocketMQ's.",
+        StoreSettings,
+    ),
+    ("tls", "How connections are encrypted.", TlsSettings),
+    ("access", "Who is asked for credentials; see [security.md](security.md).", AccessSettings),
+    ("name server", "Set in RocketMQ's words in its properties file, or by `mqadmin updateNamesrvConfig`.", NameServerSettings),
+)
 
 
 def main() -> None:
-    rows = [
-        f"| `{field.name}` | {_shown(field.default)} | {field.metadata['unit']} | {field.metadata['consequence']} |\n"
-        for field in dataclasses.fields(StoreSettings)
-    ]
-    Path(__file__).with_name("settings.md").write_text(HEAD + "".join(rows))
+    parts = [HEAD]
+    for name, text, settings in SECTIONS:
+        parts.append(f"\n## {name}\n\n{text}\n\n| setting | default | unit | what it does |\n|---|---|---|---|\n")
+        parts += [
+            f"| `{field.name}` | {_shown(field.default)} | {field.metadata['unit']} | {field.metadata['consequence']} |\n"
+            for field in dataclasses.fields(settings)
+        ]
+    Path(__file__).with_name("settings.md").write_text("".join(parts))
 
 
 def _shown(default: object) -> str:

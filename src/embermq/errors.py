@@ -224,7 +224,8 @@ class TopicNotFound(RequestError):
 
     def __init__(self, topic: str, nearest: str | None = None) -> None:
         near = f"; the nearest name is {nearest!r}" if nearest else ""
-        super().__init__(f"no topic {topic!r}{near}; make it with `ember topic create {topic}`")
+        short = topic[:300]
+        super().__init__(f"no topic {short!r}{near}; make it with `ember topic create {short}`")
         self.topic = topic
 
 
@@ -232,7 +233,8 @@ class GroupNotFound(RequestError):
     """There is no such consumer group, and it is not made by itself."""
 
     def __init__(self, group: str) -> None:
-        super().__init__(f"no group {group!r}; make it with `ember group create {group}`")
+        short = group[:300]
+        super().__init__(f"no group {short!r}; make it with `ember group create {short}`")
         self.group = group
 
 

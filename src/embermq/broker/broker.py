@@ -229,8 +229,10 @@ class Broker:
         def changed(new: BrokerSettings) -> None:
             intake.use(new)
             self.groups.auto_create = new.auto_create_groups
+            self.locks.timeout_ms = new.lock_timeout_ms
             for part in (self.topics, self.membership, pulls, backs, replies):
                 part.settings = new
+            self.topics.make_system_topics()
 
         self.live_settings.listeners.append(changed)
 

@@ -30,13 +30,7 @@ class Counter:
         self.times += 1
 
 
-class Snapshot(NamedTuple):
-    """A counter at one moment."""
-
-    time_ms: int
-    messages: int
-    size: int
-    times: int
+_Snapshot = tuple[int, int, int, int]  # time in ms, messages, size, times: plain, because there are so many
 
 
 class Figures(NamedTuple):
@@ -54,8 +48,8 @@ class Window:
         self.bit = bit
         self.period_s = period_s
         self._keep = keep
-        self._histories: dict[Counter, deque[Snapshot]] = {}
-        self._at_rest: dict[Counter, Snapshot] = {}  # the last snapshot of those that left
+        self._histories: dict[Counter, deque[_Snapshot]] = {}
+        self._at_rest: dict[Counter, _Snapshot] = {}  # the last snapshot of those that left
 
     def watch(self, counter: Counter) -> None:
         """Take snapshots of `counter` from now on."""
@@ -72,29 +66,28 @@ class Window:
         for counter, history in self._histories.items():
             if not history:
                 self._begin(counter, history, now_ms)
-            history.append(Snapshot(now_ms, counter.messages, counter.size, counter.times))
-            if len(history) == self._keep and history[0][1:] == history[-1][1:]:
+            history.append((now_ms, counter.messages, counter.size, counter.times))
+            if history[0][3] == counter.times and len(history) == self._keep:
                 resting.append(counter)
         for counter in resting:
             self._at_rest[counter] = self._histories.pop(counter)[-1]
             counter.watched &= ~self.bit
 
-    def _begin(self, counter: Counter, history: deque[Snapshot], now_ms: int) -> None:
+    def _begin(self, counter: Counter, history: deque[_Snapshot], now_ms: int) -> None:
         """What was before: nothing for a new counter, and always the same for one that was at rest."""
         last = self._at_rest.pop(counter, None)
         period_ms = self.period_s * 1000
         if last is None:
-            history.append(Snapshot(now_ms - period_ms, 0, 0, 0))
+            history.append((now_ms - period_ms, 0, 0, 0))
         else:
-            history.extend(last._replace(time_ms=now_ms - n * period_ms) for n in range(self._keep - 1, 0, -1))
+            history.extend((now_ms - n * period_ms, *last[1:]) for n in range(self._keep - 1, 0, -1))
 
     def figures(self, counter: Counter, *, of_size: bool) -> Figures:
         """The difference of its last snapshot and its first."""
         history = self._histories.get(counter)
         if not history:
             return Figures()
-        first, last = history[0], history[-1]
-        total = last.size - first.size if of_size else last.messages - first.messages
-        elapsed, times = last.time_ms - first.time_ms, last.times - first.times
+        elapsed, messages, size, times = (last - first for first, last in zip(history[0], history[-1], strict=True))
+        total = size if of_size else messages
         rate = total * 1000.0 / elapsed if elapsed > 0 else 0.0
         return Figures(total, rate, total / times if times > 0 else 0.0)

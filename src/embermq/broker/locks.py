@@ -57,7 +57,8 @@ class QueueLocks:
     def expire(self) -> None:
         """Forget the locks that nobody renewed."""
         now = self._clock.monotonic()
-        for group, locks in list(self._locks.items()):
-            self._locks[group] = alive = {queue: lock for queue, lock in locks.items() if lock.until > now}
-            if not alive:
-                del self._locks[group]
+        alive = {
+            group: {queue: lock for queue, lock in locks.items() if lock.until > now}
+            for group, locks in self._locks.items()
+        }
+        self._locks = {group: locks for group, locks in alive.items() if locks}

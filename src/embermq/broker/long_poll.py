@@ -26,6 +26,7 @@ from embermq.rpc.peer import Peer
 log = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
+UNWANTED_S = 5.0
 
 Accept = Callable[[int], bool]
 Resume = Callable[[Peer, Command], None]
@@ -36,6 +37,7 @@ class _Parked(NamedTuple):
     request: Command
     accept: Accept | None
     offset: int
+    since: float
     deadline: float
 
 
@@ -83,7 +85,8 @@ class LongPolls:
         if self._count >= self._most:
             log.warning("too many pulls wait count=%d peer=%s topic=%s", self._count, peer.peer, topic)
             return False
-        parked = _Parked(peer, request, accept, offset, self._clock.monotonic() + wait_s)
+        now = self._clock.monotonic()
+        parked = _Parked(peer, request, accept, offset, now, now + wait_s)
         self._parked.setdefault((topic, queue), []).append(parked)
         self._count += 1
         return True
@@ -136,9 +139,12 @@ class LongPolls:
 
 
 def _is_over(parked: _Parked, *, now: float, end: int) -> bool:
-    """Whether a pull has waited long enough. One that missed its message's arrival has, too."""
-    is_missed = parked.accept is None and parked.offset < end
-    return parked.deadline <= now or parked.peer.is_closed or is_missed
+    """Whether a pull has waited long enough; so has one that missed an arrival.
+
+    One that wants none of what came is told after a while how far it may go on, so that its group's offset does.
+    """
+    has_more = parked.offset < end and (parked.accept is None or now - parked.since >= UNWANTED_S)
+    return parked.deadline <= now or parked.peer.is_closed or has_more
 
 
 def _wants(parked: _Parked, *, codes: Sequence[int]) -> bool:

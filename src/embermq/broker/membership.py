@@ -100,13 +100,14 @@ class Membership:
     def expire(self) -> None:
         """Forget those who were not heard of for too long, and close their connections."""
         oldest = self._clock.monotonic() - self.settings.client_timeout_ms / 1000
-        silent = {client.peer for client in self._clients() if client.seen < oldest}
-        # Somebody else may have spoken for the same connection.
-        silent -= {client.peer for client in self._clients() if client.seen >= oldest}
-        for peer in silent:
-            log.warning("client expired peer=%s silent_ms=%d", peer.peer, self.settings.client_timeout_ms)
-            self.forget(peer)
-            peer.close()
+        alive = {client.peer for client in self._clients() if client.seen >= oldest}
+        for peer, joined in list(self._joined.items()):
+            if peer in alive:
+                self._leave_silent_groups(peer, joined, oldest)
+            elif joined.producers or joined.consumers:
+                log.warning("client expired peer=%s silent_ms=%d", peer.peer, self.settings.client_timeout_ms)
+                self.forget(peer)
+                peer.close()
 
     def consumer_ids(self, group: str) -> list[str]:
         """The client ids of a group's members."""
@@ -201,6 +202,15 @@ class Membership:
     def _is_ordered(self, topic: str) -> bool:
         found = None if topic.startswith(RETRY_PREFIX) else self._topics.find(topic)
         return found is not None and found.order
+
+    def _leave_silent_groups(self, peer: Peer, joined: _Joined, oldest: float) -> None:
+        """A client that is there, but has not told of some of its groups for too long, is no longer in those."""
+        for group in list(joined.producers):
+            if self._producers[group][peer].seen < oldest:
+                self._remove_producer(group, peer)
+        for group in list(joined.consumers):
+            if self._consumers[group].members[peer].seen < oldest:
+                self._remove_member(group, peer, reason="expired")
 
     def _remove_member(self, name: str, peer: Peer, *, reason: str) -> None:
         group = self._consumers.get(name)

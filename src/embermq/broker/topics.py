@@ -47,7 +47,7 @@ class BrokerTopics:
         """Make those that every broker has, as far as they are missing."""
         missing = [config for config in _system_topics(self.settings) if self.find(config.name) is None]
         if missing:
-            self._store.save_topic(*missing)
+            self.save(*missing)
 
     def find(self, name: str) -> TopicConfig | None:
         return self._store.find_topic(name)

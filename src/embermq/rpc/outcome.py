@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from embermq import errors
 from embermq.format.command import Command, make_answer
 from embermq.model.codes import ResponseCode
+
+MAX_REMARK_SIZE: Final = 4096  # characters; what was asked may be quoted in it, and be as long as a frame
 
 # The first that fits counts, so the narrow ones stand before the wide ones.
 _CODES: tuple[tuple[type[BaseException], ResponseCode], ...] = (
@@ -41,4 +44,4 @@ def code_of(error: BaseException) -> ResponseCode:
 def make_refusal(request: Command, error: BaseException) -> Command:
     """The answer to a request that failed with `error`."""
     remark = str(error) if isinstance(error, errors.EmberError) else f"{type(error).__name__}: {error}"
-    return make_answer(request, code_of(error), remark=remark)
+    return make_answer(request, code_of(error), remark=remark[:MAX_REMARK_SIZE])

@@ -90,15 +90,16 @@ def with_broker(
     *,
     clock: Clock | None = None,
     settings: BrokerSettings | None = None,
+    host: Host = HOST,
     **store_settings: Any,
 ) -> None:
     """Open a broker on `path`, let `work` use it, and stop it cleanly."""
-    values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(HOST), **store_settings}
+    values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(host), **store_settings}
 
     async def run() -> None:
         used_clock = clock or SystemClock()
         store = Store(path, StoreSettings.make(values), clock=used_clock, report=lambda done, total: None)
-        broker = Broker(store, settings or BrokerSettings(), host_of=lambda peer: HOST, clock=used_clock)
+        broker = Broker(store, settings or BrokerSettings(), host_of=lambda peer: host, clock=used_clock)
         try:
             broker.start()
             await work(broker)

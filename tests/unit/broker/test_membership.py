@@ -152,6 +152,22 @@ def test_a_silent_client_is_forgotten_closed_and_the_others_are_told(consuming: 
     assert groups_told(alive) == ["g"]
 
 
+def test_a_client_is_no_longer_in_groups_that_it_does_not_tell_of(consuming: Consuming) -> None:
+    peer, other = RecordingPeer(), consuming.join("left", "other")
+    beat(consuming, peer, Heartbeat("one", ("p", "q"), (Consumes("left"), Consumes("g"))))
+    consuming.clock.advance(ms=100_000)
+    consuming.join("left", "other", peer=other)
+    beat(consuming, peer, Heartbeat("one", ("p",), (Consumes("g"),)))
+    consuming.clock.advance(ms=100_000)
+    other.take_sent()
+    consuming.membership.expire()
+    assert not peer.is_closed
+    assert consuming.membership.consumer_ids("g") == ["one"]
+    assert consuming.membership.producer_groups() == ["p"]
+    assert consuming.membership.consumer_ids("left") == ["other"]
+    assert groups_told(other) == ["left"]
+
+
 def test_a_client_that_comes_back_is_listed_once(consuming: Consuming) -> None:
     old = consuming.join("g", "one")
     new = consuming.join("g", "one")

@@ -101,6 +101,13 @@ def test_a_commit_that_makes_no_sense_is_refused(
     assert consuming.groups.find("unknown") is None
 
 
+def test_a_queue_that_the_topic_has_no_more_can_be_committed_to_its_end(consuming: Consuming) -> None:
+    consuming.offsets.commit("orders", "g", 1, 7)
+    consuming.make_topic("orders", queues=1)
+    assert consuming.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**GROUP, "queueId": 1, "commitOffset": 8}).code == 0
+    assert consuming.offsets.find("orders", "g", 1) == 8
+
+
 def test_a_commit_of_before_a_reset_is_answered_but_counts_for_nothing(consuming: Consuming) -> None:
     consuming.offsets.reset("orders", "g", 0, 2)
     answer = consuming.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**GROUP, "commitOffset": 7})

@@ -176,7 +176,7 @@ def test_quiet_counters_cost_nothing(statistics: BrokerStatistics, clock: Manual
     for number in range(20_000):
         statistics.count_put(f"topic-{number}", 0, 1, 1)
     run(statistics, clock, seconds=80)
-    began = time.perf_counter()
+    began = time.process_time()
     run(statistics, clock, seconds=100)
-    busy_share = (time.perf_counter() - began) / 100
+    busy_share = (time.process_time() - began) / 100
     assert busy_share < 0.01, f"{busy_share:.4f} of every second goes into counters that stand still"

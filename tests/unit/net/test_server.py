@@ -133,7 +133,7 @@ def test_nothing_is_read_while_too_many_requests_wait() -> None:
 
 def test_a_peer_that_does_not_take_its_answers_is_not_read_from() -> None:
     async def work(server: Server, host: Host, echo: Echo) -> None:
-        reader, writer = await asyncio.open_connection(host.address, host.port, limit=1)
+        _, writer = await asyncio.open_connection(host.address, host.port, limit=1)
         request = encode_command(make_request(1, {}, bytes(100_000)))
 
         async def flood() -> None:

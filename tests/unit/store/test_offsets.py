@@ -78,6 +78,12 @@ def test_the_pull_offset_is_never_behind_the_commit(offsets: ConsumerOffsets) ->
     assert offsets.pull_offset("orders", "g", 0) == 9
 
 
+def test_what_was_pulled_before_a_reset_is_in_flight_no_more(offsets: ConsumerOffsets) -> None:
+    offsets.note_pull("orders", "g", 0, 5)
+    offsets.reset("orders", "g", 0, 2)
+    assert offsets.pull_offset("orders", "g", 0) == 2
+
+
 def test_a_clone_has_the_offsets_of_one_topic_and_keeps_its_own(offsets: ConsumerOffsets) -> None:
     offsets.commit("orders", "g", 0, 7)
     offsets.commit("orders", "g", 1, 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final, NamedTuple
 
 from embermq.broker.long_poll import LongPolls
@@ -9,7 +10,7 @@ from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
-from embermq.errors import IllegalFilter, IllegalQueue, NotPermitted, NotSubscribed
+from embermq.errors import EmberError, IllegalFilter, IllegalQueue, NotPermitted, NotSubscribed
 from embermq.format.command import Command, make_answer
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.flags import Permission
@@ -24,6 +25,8 @@ from embermq.store.groups import Groups
 from embermq.store.offsets import ConsumerOffsets
 from embermq.store.reading import Found, ReadStatus
 from embermq.store.store import Store
+
+log = logging.getLogger(__name__)
 
 COMMITS_OFFSET: Final = 0x1
 MAY_WAIT: Final = 0x2
@@ -107,8 +110,10 @@ class PullHandlers:
         try:
             answer = self._pull(peer, request, may_wait=False)
         except Exception as error:
+            if not isinstance(error, EmberError):
+                log.exception("pull failed peer=%s fields=%s", peer.peer, dict(request.fields))
             answer = make_refusal(request, error)
-        if answer is not None:
+        if answer is not None and not request.is_oneway:
             peer.send(answer)
 
     def _pull(self, peer: Peer, request: Command, *, may_wait: bool) -> Answer:

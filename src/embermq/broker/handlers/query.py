@@ -44,7 +44,9 @@ class QueryHandlers:
         found = [record for record in near if begin <= record.store_time <= end][-limit:]
         if not found:
             nothing = {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"}
-            remark = f"no message of topic {topic!r} with key {key!r} in this time; look at topic, key and time"
+            remark = (
+                f"no message of topic {topic[:300]!r} with key {key[:300]!r} in this time; look at topic, key and time"
+            )
             return make_answer(request, ResponseCode.QUERY_NOT_FOUND, nothing, remark=remark)
         position, time = self._store.index_end()
         told = {"indexLastUpdatePhyoffset": str(position), "indexLastUpdateTimestamp": str(time)}

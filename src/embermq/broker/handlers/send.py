@@ -144,7 +144,7 @@ class SendHandlers:
         ]
         if answers:
             peer.write(b"".join(answers))
-        self._count(drafts, submitted)
+        self._count(drafts, submitted, seconds * 1000)
         self._observe(RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS, seconds)
 
     def _stored(self, wanted: _Wanted, submitted: Submitted, host: bytes) -> bytes:
@@ -184,7 +184,7 @@ class SendHandlers:
         if not request.is_oneway:
             peer.send(make_answer(request, refusal.code, self._always, remark=refusal.remark))
 
-    def _count(self, drafts: Sequence[DraftFields], submitted: Submitted) -> None:
+    def _count(self, drafts: Sequence[DraftFields], submitted: Submitted, milliseconds: float) -> None:
         counts: dict[tuple[bytes, int], list[int]] = {}
         for draft, size in zip(drafts, submitted.sizes, strict=True):
             each = counts.get((draft[0], draft[1]))
@@ -195,6 +195,7 @@ class SendHandlers:
                 each[1] += size
         for (topic, queue), (count, size) in counts.items():
             self._statistics.count_put(topic.decode(), queue, count, size)
+            self._statistics.count_put_time(topic.decode(), queue, int(milliseconds))
 
     def _note_requester(self, peer: Peer, sent: Sent) -> None:
         """Remember whom the reply to this message goes to: its heartbeat may come later than the reply."""
