@@ -1,29 +1,70 @@
-"""The store from end to end, on a temporary directory: send, read, find, crash, recover."""
+"""The main job from end to end in a temporary directory: serve, send, consume as a group, retry, read, the files."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
-from embermq import Message, open_store
+from embermq import Client, Message, SendReceipt, open_store
+
+ANY_PORT = "127.0.0.1:0"
+QUIET_S = 2.0  # a group that gets nothing for so long has had everything
+
+
+@contextmanager
+def broker(data: Path) -> Iterator[str]:
+    """`ember serve` in a process of its own; gives the address of its name server."""
+    command = [sys.executable, "-m", "embermq", "serve", "--data", str(data)]
+    command += ["--listen", ANY_PORT, "--namesrv-listen", ANY_PORT, "--log-level", "error"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()  # `ready namesrv=… broker=… data=… durability=…`
+            said = dict(word.split("=", 1) for word in line.split()[1:])
+            print(f"serve    name server {said['namesrv']}, broker {said['broker']}, durability {said['durability']}")
+            yield said["namesrv"]
+        finally:
+            process.terminate()
+
+
+def send(mq: Client) -> None:
+    receipt = mq.send("orders", b'{"amount": 12}', tags="eu", keys=["o-1"])
+    print(f"send     {receipt.topic} queue {receipt.queue} offset {receipt.offset}, id {receipt.message_id}")
+    orders = [Message("orders", b"order %d" % n, tags="us" if n % 2 else "eu", keys=[f"o-{n}"]) for n in range(2, 1001)]
+    outcomes = mq.send_many(orders, timeout=30)
+    print(f"send     {sum(isinstance(outcome, SendReceipt) for outcome in outcomes)} more in batches; all are on disk")
+
+
+def consume(mq: Client) -> None:
+    done = failed = 0
+    for message in mq.consume("orders", group="billing", filter="eu", timeout=QUIET_S):
+        if message.keys == ("o-500",) and message.attempt == 1:
+            message.give_back(timedelta(seconds=1))  # an exception inside `with message:` does the same
+            failed += 1
+            continue
+        with message:  # acked at its end
+            done += 1
+        if message.attempt > 1:
+            print(f"retry    {message.keys[0]} came again, attempt {message.attempt}")
+    print(f"consume  group billing: {done} with tag eu, {failed} failed at first")
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "data")
-        with open_store(path, log_file_size=1 << 20, reserve_bytes=0) as store:
-            receipt = store.put(Message("orders", b'{"amount": 12}', tags="eu", keys=["o-1"]))
-            print(f"put      {receipt.topic}/{receipt.queue} offset {receipt.offset}, id {receipt.message_id}")
-            store.put_many(Message("orders", b"order %d" % number, keys=[f"o-{number}"]) for number in range(2, 1001))
-            for message in store.get("orders", queue=receipt.queue, offset=receipt.offset, limit=2):
-                print(f"get      offset {message.offset}: {message.body.decode()} tags={message.tags}")
+        data = Path(folder, "data")
+        with broker(data) as namesrv, Client(namesrv) as mq:
+            send(mq)
+            consume(mq)
+            count = sum(1 for _ in mq.read("orders", since=timedelta(minutes=1)))
+            print(f"read     without a group: {count} messages of the last minute; no offset moved")
+        with open_store(data, reserve_bytes=0) as store:  # the same files, without a server
             found = store.query("orders", key="o-500")
-            print(f"query    key o-500: {found[0].body.decode()}")
-            state = store.state()
-            print(f"state    {state.puts.messages} messages, {state.log_flushed} of {state.log_written} bytes on disk")
-        with open_store(path, reserve_bytes=0) as store:
-            recovered = store.state().recovered
-            print(f"reopen   began at {recovered.begin} ({recovered.reason}), log ends at {recovered.scan.end}")
+            print(f"store    key o-500 is in the log at position {found[0].position}: {found[0].body.decode()}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ directory that is empty at first:
     ```sh        runs in bash and must succeed
 
 A block that cannot run in a test says so: ```python no-run
+
+A page with the comment SERVER_MARK gets a real server, at the address that it calls 127.0.0.1:9876.
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.e2e.conftest import serving
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted(DOCS.glob("*.md"))]
 SHELL_TIMEOUT = 60.0  # seconds
+SERVER_MARK = "<!-- The snippets of this page need `ember serve`. -->"
+DEFAULT_ADDRESS = "127.0.0.1:9876"
 
 
 class Block(NamedTuple):
@@ -112,9 +118,17 @@ def run_page(page: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_every_snippet_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_snippet_of_a_page_runs(
+    path: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    run_page(path.read_text(), path.name)
+    page = path.read_text()
+    if SERVER_MARK not in page:
+        run_page(page, path.name)
+        return
+    with serving(tmp_path_factory.mktemp("server")) as served:
+        monkeypatch.setenv("EMBERMQ_NAMESRV", served.namesrv)
+        run_page(page.replace(DEFAULT_ADDRESS, served.namesrv), path.name)
 
 
 TRUE_PAGE = """

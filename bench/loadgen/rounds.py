@@ -124,19 +124,24 @@ def ratios(rows: list[Sample], pairs: Sequence[tuple[str, str]]) -> list[Sample]
 
 
 def report(name: str, rounds: Rounds, pairs: Sequence[tuple[str, str]]) -> int:
-    """Print the tables, keep the results, and give the exit code."""
+    """Print the tables, keep the results of a whole run, and give the exit code."""
     rows = medians(rounds.samples)
     compared = ratios(rows, pairs)
     print_rows(rows)
     print_ratios(compared)
+    if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
+        print(
+            f"\nthe machine was busy with other work (load {os.getloadavg()[0]:.0f}): trust the CPU columns, not msgs/s"
+        )
     for peer, reason in rounds.failures.items():
         print(f"\n{peer} is left out: {reason}")
     for error in dict.fromkeys(f"{one['peer']}: {one['error']}" for one in rounds.samples if one["errors"]):
         print(f"\nrefused, first of all: {error}")
     options = {"rounds": rounds.options.rounds, "seconds": rounds.options.seconds}
     results = {"machine": machine(), **options, "medians": rows, "ratios": compared, "failures": rounds.failures}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps({**results, "samples": rounds.samples}, indent=1) + "\n")
+    if not rounds.options.only:  # some of the servers alone are no result to keep
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps({**results, "samples": rounds.samples}, indent=1) + "\n")
     return int(bool(rounds.failures) or any(row["errors"] for row in rows if row["peer"].startswith("ember")))
 
 

@@ -50,20 +50,29 @@ def running_cluster(home: Path, *, target: str = TARGET) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def _ember(home: Path) -> Iterator[Cluster]:
-    anywhere = "127.0.0.1:0"
+    with ember_process(home) as (cluster, process):
+        yield cluster
+        log = home / "ember.log"
+        if process.poll() is not None:
+            raise ClusterError(f"it ended with {process.returncode} while tests ran:\n{_end_of(log)}")
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_TIMEOUT)
+        if process.returncode:
+            raise ClusterError(f"it ended with {process.returncode} after SIGTERM:\n{_end_of(log)}")
+
+
+@contextlib.contextmanager
+def ember_process(
+    home: Path, *, broker: str = "127.0.0.1:0", namesrv: str = "127.0.0.1:0"
+) -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
+    """EmberMQ on the directory `home`/data; killed at the end, unless the caller has stopped it."""
     command = [sys.executable, "-m", "embermq", "serve", "--data", str(home / "data"), "--durability", "sync"]
-    command += ["--listen", anywhere, "--namesrv-listen", anywhere]
+    command += ["--listen", broker, "--namesrv-listen", namesrv]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
     log = home / "ember.log"
     with _process(command, home, log, environment) as process:
         said = dict(word.split("=", 1) for word in _first_line(process, log).split()[1:])
-        yield Cluster(said["namesrv"], said["broker"], is_ember=True)
-        if process.poll() is not None:
-            raise ClusterError(f"it ended with {process.returncode} while tests ran:\n{_end_of(log)}")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=STOP_TIMEOUT)
-        if process.returncode:
-            raise ClusterError(f"it ended with {process.returncode} after SIGTERM:\n{_end_of(log)}")
+        yield Cluster(said["namesrv"], said["broker"], is_ember=True), process
 
 
 def _first_line(process: subprocess.Popen[bytes], log: Path) -> str:

@@ -38,10 +38,10 @@ class LiveGroup:
     def _leave_behind(self) -> None:
         self.scene.save_group(self.behind)
         pull = self.scene.pull(self.behind)
-        self.scene.wait_for_route(f"%RETRY%{self.behind}")  # made by its first heartbeat; without it a group is unknown
         for queue, offset in ((0, 2), (1, 0)):
             place = self.scene.queue(self.topic, queue)
             pull.call("updateConsumeOffsetToBroker", place, offset, False, part="offsetStore")
+        self.scene.wait_for_route(f"%RETRY%{self.behind}")  # made by its first heartbeat; without it a group is unknown
         pull.close()
 
 

@@ -184,6 +184,18 @@ def test_subscription_groups(scene: Scene) -> None:
         assert unknown is None or unknown["retryMaxTimes"] == 16
 
 
+def test_group_that_may_not_consume(scene: Scene) -> None:
+    """A group that is switched off gets nothing; switched on again, it gets all."""
+    topic, group = scene.topic(1), scene.group()
+    scene.save_group(group, consumeEnable=False)
+    consumer = scene.push(group, {topic: "*"})
+    scene.producer().send_ok(*scene.messages(topic, range(3)))
+    wait_until(lambda: consumer.queues(topic) == [0], seconds=15)
+    assert consumer.deliveries(1, seconds=2) == []
+    scene.save_group(group, consumeEnable=True)
+    assert sorted(consumer.bodies(3)) == ["0", "1", "2"]
+
+
 def test_delete_group_with_offsets(scene: Scene) -> None:
     """admin.delete-group-offsets"""
     topic, group = scene.topic(1), scene.group()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
 import pytest
@@ -151,10 +152,11 @@ def test_topic_names(scene: Scene, stem: str) -> None:
     assert sorted(consumer.bodies(4)) == ["0", "1", "2", "3"]
 
 
-def test_compress_lz4(scene: Scene) -> None:
-    """producer.compress-lz4"""
+@pytest.mark.parametrize("kind", ["LZ4", "ZLIB", "ZSTD"])
+def test_compress(scene: Scene, kind: str) -> None:
+    """producer.compress-lz4, and the other two"""
     topic, size = scene.topic(1), 200 << 10
-    scene.producer(compressType="LZ4").send_ok(scene.message(topic, size=size))
+    scene.producer(compressType=kind).send_ok(scene.message(topic, size=size))
     (found,) = scene.read(topic, 0)
     assert found["size"] == size
     assert found["storeSize"] < size / 10
@@ -168,6 +170,17 @@ def test_limits(scene: Scene) -> None:
     assert producer.refusal(scene.message(topic, ""))["code"] == ILLEGAL_MESSAGE
     producer.send_ok(scene.message(topic, "behind"))
     assert texts(scene.read(topic, 0)) == ["behind"]
+
+
+def test_largest_body(scene: Scene) -> None:
+    """Four MiB pass, as they are; one byte more does not."""
+    topic, most = scene.topic(1), 4 << 20
+    producer = scene.producer(compressMsgBodyOverHowmuch=most * 2, maxMessageSize=most * 2, sendMsgTimeout=30_000)
+    producer.send_ok(scene.message(topic, size=most))
+    refused = producer.refusal(scene.message(topic, size=most + 1))
+    assert (refused["type"], refused["code"]) == ("MQBrokerException", ILLEGAL_MESSAGE)
+    (found,) = scene.read(topic, 0)
+    assert found["bodySha256"] == hashlib.sha256(b"x" * most).hexdigest()
 
 
 @pytest.mark.parametrize("topic", ["a b", "a/b", "größe", "x" * 128])

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from embermq.format.command import Command, decode_command, encode_command
 from embermq.format.frame import BINARY_FORM, JSON_FORM, encode_frame, split_frames
 from embermq.model.codes import RequestCode
+from tests.fuzz.scene import SOUND
 
 ROOT: Final = Path(__file__).parents[2]
 WIRE: Final = ROOT / "tests" / "golden" / "data" / "wire"
@@ -65,7 +66,7 @@ JSON_VALUES: Final = (
 
 
 class Template(NamedTuple):
-    """A request that RocketMQ's clients really sent."""
+    """A sound request."""
 
     fields: dict[str, str]
     body: bytes
@@ -74,7 +75,7 @@ class Template(NamedTuple):
 
 @cache
 def templates() -> dict[int, list[Template]]:
-    """The recorded requests by code, each kind of header once."""
+    """The recorded requests by code, each kind of header once, and those that no recording has."""
     found: dict[int, dict[tuple[object, ...], Template]] = {}
     for path in sorted(WIRE.glob("*.jsonl")):
         for line in path.read_text().splitlines():
@@ -85,7 +86,10 @@ def templates() -> dict[int, list[Template]]:
                 kind = (*sorted(command.fields), len(command.data).bit_length())
                 template = Template(dict(command.fields), command.data, command.version)
                 found.setdefault(command.code, {}).setdefault(kind, template)
-    return {code: list(kinds.values()) for code, kinds in found.items()}
+    every = {code: list(kinds.values()) for code, kinds in found.items()}
+    for code, requests in SOUND.items():
+        every.setdefault(code, []).extend(Template(fields, body, 479) for fields, body in requests)
+    return every
 
 
 @cache
@@ -222,7 +226,12 @@ class Hostile:
             )
             return encode_command(command)
         header = {"code": code, "extFields": fields, "flag": flag, "opaque": self._opaque, "version": version}
-        data = json.dumps({**header, "language": self.chance.choice(("JAVA", "GO", "KLINGON"))}).encode()
+        header["language"] = self.chance.choice(("JAVA", "GO", "KLINGON"))
+        # Written as clients do, or otherwise: there are short cuts for what most clients send.
+        separators = (",", ":") if self.chance.random() < 0.9 else None
+        data = json.dumps(header, separators=separators, ensure_ascii=self.chance.random() < 0.5).encode(
+            errors="surrogatepass"
+        )
         return encode_frame(JSON_FORM, data, len(body)) + body
 
 

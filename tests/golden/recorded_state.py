@@ -8,6 +8,7 @@ offsets, topics and groups that no request of the scenario itself has spoken of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from embermq.broker.broker import Broker
@@ -183,22 +184,25 @@ class Preparation:
         """Have queues reach so far. The oldest messages come first, for a log is in the order of time."""
         store, now = self._broker.store, self._clock.time_ms
         missing = [
-            (*queue, offset) for queue, end in ends.items() for offset in range(store.offsets(queue[0], queue=queue[1])[1], end)
+            (topic, queue, offset)
+            for (topic, queue), end in ends.items()
+            for offset in range(store.offsets(topic, queue=queue)[1], end)
         ]
         for place in sorted(missing, key=lambda place: (self._time_of(place), place[2])):
             self._make_known_topic(place[0])
             self._clock.time_ms = self._time_of(place)
-            store.put_drafts(lambda drafts=[self._draft(place)]: drafts)
+            store.put_drafts(partial(self._drafts, place))
         self._clock.time_ms = max(now, self._clock.time_ms)
 
-    def _draft(self, place: Place) -> Draft:
+    def _drafts(self, place: Place) -> list[Draft]:
         record = self._state.messages.get(place)
         if record is None:
-            return Draft(place[0].encode(), place[1], b"left out", b"")
-        return Draft(
+            return [Draft(place[0].encode(), place[1], b"left out", b"")]
+        draft = Draft(
             record.topic.encode(), record.queue, record.body, record.properties, record.flag, record.sys_flag,
             record.born_time, record.born_host, record.reconsume_times,
         )  # fmt: skip
+        return [draft]
 
     def _time_of(self, place: Place) -> int:
         """When a message was stored; one that no answer shows, together with the one before it."""
@@ -214,10 +218,11 @@ class Preparation:
         match request.code:
             case RequestCode.QUERY_CONSUMER_OFFSET:
                 offset = int(answer.fields["offset"])
-                queue = fields["topic"], int(fields["queueId"])
-                self._fill({queue: 1})  # offset 0 is what a group has in a queue whose first message is there
+                number = int(fields["queueId"])
+                # Offset 0 is what a group has in a queue whose first message is there.
+                self._fill({(fields["topic"], number): 1})
                 if offset:
-                    self._commit(fields["topic"], fields["consumerGroup"], queue[1], offset)
+                    self._commit(fields["topic"], fields["consumerGroup"], number, offset)
             case RequestCode.GET_CONSUME_STATS:
                 group = fields["consumerGroup"]
                 broker.groups.read(group)
@@ -276,6 +281,6 @@ def _routes(topic: str) -> Iterator[Command]:
         answers = answers_by_request([frame for frame in frames if frame.peer == "namesrv"])
         for frame in frames:
             answer = answers.get(frame.place)
-            if answer is not None and frame.command.fields.get("topic") == topic and answer.command.code == 0:
-                if frame.command.code == RequestCode.GET_ROUTE_BY_TOPIC:
-                    yield answer.command
+            is_asked = frame.command.code == RequestCode.GET_ROUTE_BY_TOPIC and frame.command.fields["topic"] == topic
+            if is_asked and answer is not None and answer.command.code == 0:
+                yield answer.command

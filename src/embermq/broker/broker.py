@@ -37,10 +37,12 @@ from embermq.broker.membership import Membership
 from embermq.broker.puts import Puts
 from embermq.broker.request_modes import MODES_FILE, RequestModes
 from embermq.broker.runtime_info import RuntimeInfo
+from embermq.broker.send_answers import SendAnswers
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
 from embermq.clock import Clock
+from embermq.format.frame import MAX_FRAME_SIZE
 from embermq.format.host import encode_address
 from embermq.format.message_id import UniqueIds
 from embermq.log.placed import Placed
@@ -156,13 +158,13 @@ class Broker:
             delay_levels=len(self.delay_levels),
             unique_ids=unique_ids,
         )
+        answers = SendAnswers(settings.region, host_of=self._host_of)
         sends = SendHandlers(
             intake,
             self.puts,
             self.membership,
             self.statistics,
-            settings,
-            host_of=self._host_of,
+            answers,
             observe=self._observe,
             now=self.clock.monotonic,
         )
@@ -182,12 +184,12 @@ class Broker:
             check_topic=self._check_topic,
         )
         replies = ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock)
+        self.router.add(replies.routes(), max_body_size=MAX_FRAME_SIZE)  # of messages; the intake knows their limit
         name = settings.name
         modes = RequestModes(store.path / "config" / MODES_FILE)
         for handlers in (
             pulls,
             backs,
-            replies,
             QueryHandlers(store, check_topic=self._check_topic),
             ClientHandlers(self.membership, self.locks, clock=self.clock),
             OffsetHandlers(store, self.topics, self.groups, self.offsets, self.membership, delays=self.delays.table),
@@ -228,6 +230,7 @@ class Broker:
 
         def changed(new: BrokerSettings) -> None:
             intake.use(new)
+            answers.use(new.region)
             self.groups.auto_create = new.auto_create_groups
             self.locks.timeout_ms = new.lock_timeout_ms
             for part in (self.topics, self.membership, pulls, backs, replies):

@@ -8,7 +8,6 @@ at every part.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -29,6 +28,7 @@ from embermq.format.batch import BatchElement, iter_batch
 from embermq.format.command import Command
 from embermq.format.message_id import UniqueIds
 from embermq.format.record import DraftFields
+from embermq.kernels.commands import SendCommand
 from embermq.model.codes import RequestCode
 from embermq.model.flags import Permission, SysFlag
 from embermq.model.properties import (
@@ -70,8 +70,6 @@ _LONG_FORM: Final = frozenset(map(int, (RequestCode.SEND_MESSAGE, RequestCode.SE
 _CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
 _LIMIT_VERSION: Final = 121  # clients from then on say how often a message may be retried
 _UNIQUE: Final = UNIQ_KEY + "\x01"
-# Properties that ask for more than to be stored; found anywhere in the text, they call for a closer look.
-_find_unusual: Final = re.compile(r"DELAY|TIMER_|TRAN_MSG|POP_CK|INNER_|REPLY_TO_CLIENT|__RMQ").search
 _TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 
@@ -148,32 +146,46 @@ class Intake:
 
     def plain(self, request: Command, born: Born) -> tuple[DraftFields, int, str] | None:
         """The draft of a plain message, its queue and its unique id; None if it is not as plain as that."""
-        fields = short_fields(request)
         try:
-            name, properties = fields["b"], fields["i"]
-            queue, sys_flag, born_time, flag = int(fields["e"]), int(fields["f"]), int(fields["g"]), int(fields["h"])
+            if type(request) is SendCommand:
+                sent = request.sent
+                name, queue, sys_flag, born_time, flag = sent.b, sent.e, sent.f, sent.g, sent.h
+                properties, retries, is_batch = sent.i, sent.j, sent.m
+            else:
+                fields = short_fields(request)
+                name, properties = fields["b"], fields["i"]
+                queue, sys_flag, born_time = int(fields["e"]), int(fields["f"]), int(fields["g"])
+                flag, retries, is_batch = int(fields["h"]), int(fields.get("j", 0)), fields.get("m", "false") != "false"
             topic, queues = self._known[name]
             at = properties.index(_UNIQUE)
             if (
                 not 0 <= queue < queues
                 or not 0 <= born_time < I64
                 or not -I32 <= flag < I32
-                or fields.get("j", "0") != "0"
-                or fields.get("m", "false") != "false"
+                or retries
+                or is_batch
                 or (at and properties[at - 1] != "\x02")
                 or properties[-1] != "\x02"
-                or _find_unusual(properties)
+                or "DELAY" in properties  # what asks for more than to be stored calls for a closer look
+                or "TIMER_" in properties
+                or "TRAN_MSG" in properties
+                or "POP_CK" in properties
+                or "INNER_" in properties
+                or "REPLY_TO_CLIENT" in properties
+                or TRANSIENT_PREFIX in properties
             ):
                 return None
             unique_id = properties[at + len(_UNIQUE) : properties.index("\x02", at)]
             data = (properties + self._suffix).encode()
         except (KeyError, ValueError):
             return None
-        body = request.data
+        body = request.body
         if not 0 < len(body) <= self._max_body or len(data) > self._max_properties or not unique_id:
             return None
-        sys_flag = sys_flag & _CLIENTS_FLAGS | born.flag
-        return (topic, queue, body, data, flag, sys_flag, born_time, born.host, 0, 0), queue, unique_id
+        assert isinstance(body, bytes)
+        host, host_flag = born
+        sys_flag = sys_flag & _CLIENTS_FLAGS | host_flag if sys_flag else host_flag
+        return (topic, queue, body, data, flag, sys_flag, born_time, host, 0, 0), queue, unique_id
 
     def careful(self, request: Command, born: Born) -> Sent:
         """The drafts of any message or batch. Raises a RequestError."""

@@ -60,7 +60,7 @@ class BrokerTopics:
         return found
 
     def not_found(self, name: str) -> TopicNotFound:
-        near = get_close_matches(name, self._store.topics(), 1)
+        near = get_close_matches(name[:300], self._store.topics(), 1)
         return TopicNotFound(name, near[0] if near else None)
 
     def for_send(self, name: str, *, template: str, queues: int) -> TopicConfig:

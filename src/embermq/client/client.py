@@ -17,6 +17,7 @@ from embermq.client.offsets import Offsets, Start
 from embermq.client.producer import Producer, SendReceipt
 from embermq.client.reader import Reader
 from embermq.client.routes import Routes
+from embermq.client.tasks import end_tasks
 from embermq.errors import EmberError, SettingsError
 from embermq.format.heartbeat_body import Heartbeat, encode_heartbeat
 from embermq.model.codes import RequestCode
@@ -83,8 +84,7 @@ class AsyncClient:
         for consumer in list(self._consumers):
             await consumer.close()
         if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+            await end_tasks([self._beating])
             self._beating = None
         await self._connections.close()
 

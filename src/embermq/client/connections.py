@@ -127,7 +127,8 @@ class Connections:
             task.add_done_callback(lambda done: self._dialed(address, done))
         # Several requests may wait for one dial; when one of them gives up, the others go on.
         try:
-            return await asyncio.wait_for(asyncio.shield(task), max(0.001, deadline.left_s))
+            async with asyncio.timeout(deadline.left_s):
+                return await asyncio.shield(task)
         except TimeoutError as error:
             raise CallTimeout(f"no connection to {address} within {deadline.seconds:g} s") from error
         except asyncio.CancelledError:

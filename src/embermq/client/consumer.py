@@ -28,6 +28,7 @@ from embermq.client.offsets import Start
 from embermq.client.progress import QueueProgress
 from embermq.client.returns import Returns
 from embermq.client.routes import Routes
+from embermq.client.tasks import end_tasks
 from embermq.errors import EmberError
 from embermq.format.command import Command
 from embermq.model.group import check_group
@@ -113,7 +114,8 @@ class Consumer:
                 return []
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
             except TimeoutError:
                 continue  # one more look, then the time is over
 
@@ -130,8 +132,7 @@ class Consumer:
         membership, self._membership = self._membership, None
         if self._returning:
             await asyncio.wait(set(self._returning), timeout=LAST_RETURNS_S)
-        for task in list(self._returning):
-            task.cancel()
+        await end_tasks(self._returning)
         if membership is not None:
             await membership.stop()
         await connections.close()
@@ -250,7 +251,8 @@ class Consumer:
         self._ready.appendleft(Delivery(message, settle, broker=broker))
         self._changed.set()
         try:
-            return await asyncio.wait_for(given, DIRECT_S)
+            async with asyncio.timeout(DIRECT_S):
+                return await given
         except TimeoutError:
             return None
 

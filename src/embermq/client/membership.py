@@ -9,6 +9,7 @@ are committed every 5 seconds, when a queue is lost, and at the end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -23,6 +24,7 @@ from embermq.client.progress import QueueProgress
 from embermq.client.puller import Puller
 from embermq.client.pulling import make_subscribed
 from embermq.client.routes import Route, Routes
+from embermq.client.tasks import end_tasks
 from embermq.errors import EmberError, NoRoute
 from embermq.format.heartbeat_body import Consumes, Heartbeat, encode_heartbeat, subscribed_members
 from embermq.format.json_fields import parse_fields
@@ -76,7 +78,7 @@ class Membership:
         self._timeout_s = timeout_s
         self._deliver = deliver
         self._fail = fail
-        self._pullers: dict[BrokerQueue, asyncio.Task[None]] = {}
+        self._pullers: dict[BrokerQueue, Puller] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._told: set[str] = set()  # addresses that know us
         self._must_rebalance = asyncio.Event()
@@ -93,9 +95,7 @@ class Membership:
 
     async def stop(self) -> None:
         """Leave the group; what is done is committed."""
-        for task in [*self._tasks, *self._pullers.values()]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._pullers.values(), return_exceptions=True)
+        await end_tasks([*self._tasks, *(puller.task for puller in self._pullers.values())])
         self._tasks, self._pullers = [], {}
         await self._try("last commit", asyncio.wait_for(self.commit(), LAST_COMMIT_S))
         for progress in self.progress.values():
@@ -191,11 +191,9 @@ class Membership:
                 is_complete = await self._share_out()
             except EmberError as error:
                 log.warning("rebalance failed group=%s cause=%s", self.group, error)
-            try:
-                wait_s = REBALANCE_S if is_complete else REBALANCE_SOON_S
-                await asyncio.wait_for(self._must_rebalance.wait(), wait_s)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REBALANCE_S if is_complete else REBALANCE_SOON_S):
+                    await self._must_rebalance.wait()
 
     async def _share_out(self) -> bool:
         """Own the queues that are for us, and no others; whether nothing was missing for that."""
@@ -237,8 +235,8 @@ class Membership:
             await self._drop(queue)
         is_complete = True
         for queue in mine:
-            task = self._pullers.get(queue)
-            if task is not None and not task.done():
+            puller = self._pullers.get(queue)
+            if puller is not None and not puller.task.done():
                 continue
             try:
                 await self._begin(queue)
@@ -261,11 +259,11 @@ class Membership:
             return
         log.info("queue moved queue=%s group=%s offset=%d", name_of(queue), self.group, offset)
         progress.restart(offset)
-        self._pullers.pop(queue).cancel()  # it may wait at the broker for what comes at the old place
+        self._pullers.pop(queue).end()  # it may wait at the broker for what comes at the old place
         self._begin_pulling(progress)
 
     def _begin_pulling(self, progress: QueueProgress) -> None:
-        puller = Puller(
+        self._pullers[progress.queue] = Puller(
             self._connections,
             self._routes,
             progress,
@@ -275,12 +273,11 @@ class Membership:
             subscribe_again=self.heartbeat,
             fail=self._fail,
         )
-        self._pullers[progress.queue] = asyncio.get_running_loop().create_task(puller.run())
 
     async def _drop(self, queue: BrokerQueue) -> None:
-        task = self._pullers.pop(queue, None)
-        if task is not None:
-            task.cancel()
+        puller = self._pullers.pop(queue, None)
+        if puller is not None:
+            puller.end()
         progress = self.progress.pop(queue)
         await self._try("commit", self._commit_one(progress, wait=True))
         progress.is_dropped = True

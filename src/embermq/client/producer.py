@@ -235,9 +235,8 @@ class Producer:
 
     async def _route(self, topic: str, deadline: Deadline, *, refresh: bool = False) -> Route:
         try:
-            return await asyncio.wait_for(
-                self._routes.find_writable(topic, refresh=refresh), max(0.001, deadline.left_s)
-            )
+            async with asyncio.timeout(deadline.left_s):
+                return await self._routes.find_writable(topic, refresh=refresh)
         except TimeoutError as error:
             raise CallTimeout(f"no route of topic {topic!r} within {deadline.seconds:g} s") from error
 

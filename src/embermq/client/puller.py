@@ -38,7 +38,7 @@ _FATAL: Final = (CorruptRecord, NotSupported, IllegalFilter, GroupNotFound)
 
 
 class Puller:
-    """Fills the hands of a consumer from one queue."""
+    """Fills the hands of a consumer from one queue, from now on until it is ended."""
 
     def __init__(
         self,
@@ -60,11 +60,18 @@ class Puller:
         self._deliver = deliver
         self._subscribe_again = subscribe_again
         self._fail = fail
+        self._is_ended = False
+        self.task = asyncio.get_running_loop().create_task(self._run())
 
-    async def run(self) -> None:
-        """Pull until the queue is dropped, or cancelled, or something is wrong that will not mend."""
+    def end(self) -> None:
+        """Pull no more; what a pull that is under way brings does not count."""
+        self._is_ended = True
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        """Pull until it is ended, or something is wrong that will not mend."""
         backoff = Backoff()
-        while not self._progress.is_dropped:
+        while not self._is_ended:
             await self._progress.wait_room()
             generation = self._progress.generation
             try:
@@ -101,8 +108,8 @@ class Puller:
 
     def _take(self, generation: int, pulled: Pulled) -> None:
         progress = self._progress
-        if progress.is_dropped or progress.generation != generation:
-            return  # it was taken away, or reset, while the pull was under way
+        if self._is_ended or progress.generation != generation:
+            return  # the queue was taken away, or reset, while the pull was under way
         if pulled.status is PullStatus.MOVED:
             log.warning(
                 "offset moved queue=%s group=%s from=%d to=%d min=%d max=%d",

@@ -20,6 +20,7 @@ from embermq.client.puller import WAIT_S
 from embermq.client.pulling import PullStatus, make_subscribed, pull
 from embermq.client.retry import Backoff, Deadline, is_passing
 from embermq.client.routes import Routes
+from embermq.client.tasks import end_tasks
 from embermq.errors import EmberError, IllegalMessage, TransportError
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.message import StoredMessage
@@ -202,6 +203,4 @@ async def _as_they_come(readers: Iterable[_QueueReader]) -> AsyncGenerator[Store
                 raise message
             yield message
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)

@@ -20,6 +20,7 @@ from embermq.client.consumer import CHUNK, Consumer, is_ours
 from embermq.client.delivery import Delivery, DeliveryBatch
 from embermq.client.offsets import Start
 from embermq.client.producer import SendReceipt
+from embermq.client.tasks import end_tasks
 from embermq.errors import EmberError
 from embermq.model.message import NO_PROPERTIES, Message, StoredMessage
 
@@ -53,10 +54,7 @@ class _LoopThread:
 
     async def _finish(self) -> None:
         me = asyncio.current_task()
-        tasks = [task for task in asyncio.all_tasks() if task is not me]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(task for task in asyncio.all_tasks() if task is not me)
         await self.loop.shutdown_asyncgens()
 
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -202,6 +203,22 @@ class MappedFile(Holdable):
             self._write_around_map(offset, data)
         else:
             self._map[offset:end] = data
+        self._is_overwritten = True
+        self._extent = max(self._extent, end)
+
+    def write_numbers(self, form: struct.Struct, places: Mapping[int, int]) -> None:
+        """Put numbers in the same `form` at many offsets. As `write_at`, but what fails may leave some of them."""
+        assert self._buffer is None, "a buffered file can only be appended to"
+        if not places:
+            return
+        end = max(places) + form.size
+        if self.sealed or end > self._mapped_end:
+            for offset, number in places.items():
+                self.write_at(offset, form.pack(number))
+            return
+        pack_into, memory = form.pack_into, self._map
+        for offset, number in places.items():
+            pack_into(memory, offset, number)
         self._is_overwritten = True
         self._extent = max(self._extent, end)
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from embermq.errors import BadFrame
 from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, encode_frame
@@ -111,13 +111,13 @@ def make_answer(
     return Command(code, fields or {}, body, opaque=request.opaque, flag=ANSWER, remark=remark, form=request.form)
 
 
-def decode_command(frame: Frame, loads: Callable[[bytes], Any] = json.loads) -> Command:
-    """The command of one frame; `loads` reads its JSON. Raises BadFrame."""
+def decode_command(frame: Frame) -> Command:
+    """The command of one frame. Raises BadFrame."""
     form, text, body = frame
     if form == BINARY_FORM:
         return _decode_binary(text, body)
     try:
-        header = loads(text)
+        header = json.loads(text)
         get = header.get
         fields = get("extFields") or {}
         code, opaque, flag, version = header["code"], get("opaque", 0), get("flag", 0), get("version", 0)
@@ -125,10 +125,8 @@ def decode_command(frame: Frame, loads: Callable[[bytes], Any] = json.loads) -> 
     except (ValueError, KeyError, AttributeError, RecursionError) as error:
         raise BadFrame(f"no JSON header: {error!r}") from error
     # Only types are checked: what the numbers mean is for those who use them.
-    if not (type(code) is type(opaque) is type(flag) is type(version) is int) or not (
-        min(code, opaque, flag, version) >= -_I32 and max(code, opaque, flag, version) < _I32
-    ):
-        numbers = (code, opaque, flag, version)
+    numbers = (code, opaque, flag, version)
+    if not all(type(number) is int and -_I32 <= number < _I32 for number in numbers):
         raise BadFrame(f"code, opaque, flag and version are {numbers}; four 32-bit numbers are expected")
     if type(language) is not str or not (remark is None or type(remark) is str) or type(fields) is not dict:
         raise BadFrame("language and remark must be text, and extFields an object")

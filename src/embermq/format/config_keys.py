@@ -186,7 +186,7 @@ def known_of_broker() -> list[str]:
 
 def no_such_key(key: str, known: Iterable[str]) -> SettingsError:
     """The error for a name that nobody knows: it tells the nearest one."""
-    near = get_close_matches(key, list(known), 1)
+    near = get_close_matches(key[:200], list(known), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return SettingsError(f"no setting {key[:200]!r}{hint}")
 

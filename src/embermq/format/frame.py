@@ -22,7 +22,7 @@ BINARY_FORM: Final = 1
 MAX_FRAME_SIZE: Final = 16 * 1024 * 1024  # with the size field
 MAX_HEADER_SIZE: Final = 64 * 1024
 
-_HEAD: Final = struct.Struct(">ii")
+FRAME_HEAD: Final = struct.Struct(">ii")  # size, then form and header size
 _SIZE_SIZE: Final = 4
 _HEADER_MASK: Final = 0xFF_FFFF
 
@@ -44,7 +44,7 @@ def split_frames(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> tuple[lis
     """The whole frames at the start of `data`, and how many bytes they take. Raises BadFrame."""
     frames: list[Frame] = []
     add = frames.append
-    unpack, head_size = _HEAD.unpack_from, _HEAD.size
+    unpack, head_size = FRAME_HEAD.unpack_from, FRAME_HEAD.size
     largest, largest_header = limits.frame_size - _SIZE_SIZE, limits.header_size
     at, end = 0, len(data)
     while end - at >= head_size:
@@ -68,11 +68,11 @@ def split_frames(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> tuple[lis
 
 def missing_size(data: bytes) -> int:
     """How many bytes the frame that `data`, already checked, begins with still lacks; at least 1."""
-    if len(data) < _HEAD.size:
-        return _HEAD.size - len(data)
-    return max(1, _SIZE_SIZE + int(_HEAD.unpack_from(data, 0)[0]) - len(data))
+    if len(data) < FRAME_HEAD.size:
+        return FRAME_HEAD.size - len(data)
+    return max(1, _SIZE_SIZE + int(FRAME_HEAD.unpack_from(data, 0)[0]) - len(data))
 
 
 def encode_frame(form: int, header: bytes, body_size: int) -> bytes:
     """Everything of a frame but its body."""
-    return _HEAD.pack(_SIZE_SIZE + len(header) + body_size, form << 24 | len(header)) + header
+    return FRAME_HEAD.pack(_SIZE_SIZE + len(header) + body_size, form << 24 | len(header)) + header

@@ -7,6 +7,7 @@ so do these.
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import Final, NoReturn
 
 from embermq.errors import CorruptRecord
@@ -114,4 +115,4 @@ def read_integers(value: object, where: str) -> dict[int, int]:
 
 
 def _fail(where: str, expected: str, found: object) -> NoReturn:
-    raise CorruptRecord(0, f"{where}: {expected} expected, found {repr(found)[:80]}")
+    raise CorruptRecord(0, f"{where}: {expected} expected, found {reprlib.repr(found)[:80]}")

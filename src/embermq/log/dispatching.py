@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from embermq.errors import CorruptRecord
 from embermq.format.queue_entry import tags_code
-from embermq.format.record import Scanned, scan_record
+from embermq.format.record import DraftFields, Scanned, scan_record
 from embermq.log.placed import Placed
 from embermq.model.flags import SysFlag
 from embermq.model.properties import (
@@ -25,6 +25,7 @@ UNKNOWN_LEVEL_MS = 1_000
 NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
 _is_topic = lru_cache(maxsize=4096)(is_directory_name)
 _TAGS = TAGS.encode()
+_SCHEDULE = SCHEDULE_TOPIC.encode()
 _DELAY = DELAY.encode()
 _INNER_NUM = INNER_NUM.encode()
 _INNER_BASE = INNER_BASE.encode()
@@ -41,6 +42,19 @@ def tags_code_of(topic: str, properties: bytes, store_time: int, delay_levels: S
             return store_time + (delay_levels[level - 1] if level else UNKNOWN_LEVEL_MS)
     tags = find_property(properties, _TAGS)
     return tags_code(tags.decode()) if tags else 0
+
+
+def tags_codes(drafts: Sequence[DraftFields], store_time: int, delay_levels: Sequence[int]) -> list[int]:
+    """The same for many drafts."""
+    codes: list[int] = []
+    add = codes.append
+    for topic, _, _, properties, *_ in drafts:
+        if topic == _SCHEDULE:
+            add(tags_code_of(SCHEDULE_TOPIC, properties, store_time, delay_levels))
+        else:
+            tags = find_property(properties, _TAGS) if properties else None
+            add(tags_code(tags.decode()) if tags else 0)
+    return codes
 
 
 def placed_of(scanned: Scanned, position: int, delay_levels: Sequence[int]) -> Placed:

@@ -129,26 +129,25 @@ class IndexFile:
         if header.next_entry == FIRST_ENTRY:  # before any entry counts its seconds from it
             _, (begin_position, begin_time) = rows[0]
         number = header.next_entry
-        newest: dict[int, int] = {}  # entry of each slot in use
+        newest: dict[int, int] = {}  # the newest entry of each slot in use, by where the slot is
         entries: list[bytes] = []
         used_slots = header.used_slots
+        unpack, pack, first_slot, slot_size = SLOT.unpack_from, ENTRY.pack, slot_at(0), SLOT.size
+        seconds, of_time = 0, None
         for key_hash, (position, store_time) in rows:
-            slot = key_hash % slots
-            previous = newest.get(slot) or SLOT.unpack_from(view, slot_at(slot))[0]
+            at = first_slot + key_hash % slots * slot_size
+            previous = newest.get(at) or unpack(view, at)[0]
             if not 0 < previous < number:
                 previous = 0
                 used_slots += 1
-            seconds = (store_time - begin_time) // 1000
-            if not 0 <= seconds <= MAX_SECONDS:
-                seconds = 0 if seconds < 0 else MAX_SECONDS
-            entries.append(ENTRY.pack(key_hash, position, seconds, previous))
-            newest[slot] = number
+            if store_time != of_time:
+                of_time, seconds = store_time, min(max((store_time - begin_time) // 1000, 0), MAX_SECONDS)
+            entries.append(pack(key_hash, position, seconds, previous))
+            newest[at] = number
             number += 1
         # In this order, because readers follow slots, and a crash may come in between.
-        write_at = self.mapped.write_at
-        write_at(entry_at(slots, header.next_entry), b"".join(entries))
-        for slot, newest_number in newest.items():
-            write_at(slot_at(slot), SLOT.pack(newest_number))
+        self.mapped.write_at(entry_at(slots, header.next_entry), b"".join(entries))
+        self.mapped.write_numbers(SLOT, newest)
         self.write_header(IndexHeader(begin_time, store_time, begin_position, position, used_slots, number))
 
     def iter_positions(self, key_hash: int, *, begin_ms: int, end_ms: int) -> Iterator[int]:

@@ -22,6 +22,8 @@ Row = tuple[int, tuple[int, int]]  # key hash, and of the record position and st
 
 _KEYS: Final = KEYS.encode()
 _UNIQUE_KEY: Final = UNIQ_KEY.encode()
+_UNIQUE: Final = _UNIQUE_KEY + b"\x01"
+_END: Final = 2  # of a property's value
 _WIDTH: Final = 64  # bytes that a text is filled up to
 _TOGETHER: Final = 256  # texts
 
@@ -69,6 +71,14 @@ def _rows_of_batch(batch: PlacedBatch, after: int) -> list[Row]:
         if b"KEY" not in properties or position <= after:
             continue
         place = (position, store_time)
+        begin = properties.rfind(_UNIQUE) + len(_UNIQUE)
+        end = properties.find(b"\x02", begin)
+        is_first = begin == len(_UNIQUE) or properties[begin - len(_UNIQUE) - 1] == _END
+        if is_first and end > begin >= len(_UNIQUE) and b"KEYS" not in properties:
+            # The usual one, found without a call: its unique id is the only key.
+            texts.append(topic + b"#" + properties[begin:end])
+            places.append(place)
+            continue
         for key in _raw_keys(properties):
             texts.append(topic + b"#" + key)
             places.append(place)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from embermq.clock import Clock, SystemClock
+from embermq.format.frame import MAX_FRAME_SIZE
 from embermq.nameserver.handlers.config import ConfigHandlers
 from embermq.nameserver.handlers.key_values import KeyValueHandlers
 from embermq.nameserver.handlers.registering import RegisteringHandlers
@@ -48,7 +49,8 @@ class NameServer:
         self.routes = Routes(clock, self.settings)
         self.router = Router(check=check, observe=observe)
         self.router.add(RoutingHandlers(self.routes, self.key_values, self.settings, clock).routes())
-        self.router.add(RegisteringHandlers(self.routes, self.key_values, self.settings).routes())
+        registering = RegisteringHandlers(self.routes, self.key_values, self.settings)
+        self.router.add(registering.routes(), max_body_size=MAX_FRAME_SIZE)  # all topics; their limit is its own
         self.router.add(TopicHandlers(self.routes, self.settings).routes())
         self.router.add(KeyValueHandlers(self.key_values).routes())
         self.router.add(ConfigHandlers(self.settings).routes())

@@ -117,7 +117,7 @@ def _our_names(values: Mapping[str, str]) -> dict[str, object]:
 
 
 def _unknown(name: str, known: Mapping[str, object]) -> SettingsError:
-    near = get_close_matches(name, known, 1)
+    near = get_close_matches(name[:200], known, 1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"
     return SettingsError(f"no setting {name[:80]!r} of a name server{hint}")
 

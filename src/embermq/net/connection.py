@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from embermq.errors import BadFrame, CallTimeout, ConnectionLost
-from embermq.format.command import Command, decode_command, encode_head
+from embermq.format.command import Command, encode_head
 from embermq.format.frame import FrameLimits, missing_size, split_frames
-from embermq.kernels.json_text import loads
+from embermq.kernels.commands import decode_command
 from embermq.model.message import Host
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
             self._chunks = []
         try:
             frames, taken = split_frames(data, self._limits.frame)
-            commands = [decode_command(frame, loads) for frame in frames]
+            commands = [decode_command(frame) for frame in frames]
         except BadFrame as error:
             log.warning("connection closed peer=%s reason=%s", self.peer, error)
             self.abort()

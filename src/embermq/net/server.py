@@ -34,7 +34,8 @@ class TlsMode(StrEnum):
 def bind(host: Host) -> socket.socket:
     """A listening socket; port 0 takes any free one. Raises SettingsError if the address cannot be had."""
     family = socket.AF_INET6 if ":" in host.address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers at once only where it sees that a socket is TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host.address, host.port))

@@ -11,14 +11,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
-from embermq.errors import EmberError, NotSupported
+from embermq.errors import EmberError, IllegalField, NotSupported
 from embermq.format.command import Command
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
 
 log = logging.getLogger(__name__)
+
+MAX_BODY_SIZE: Final = 1024 * 1024  # of a request; reading a larger one would keep all other clients waiting
 
 Answer = Command | None
 Handler = Callable[[Peer, Command], Answer | Awaitable[Answer]]
@@ -32,17 +34,17 @@ class Router:
     """Finds the handler of each request, and answers for those that fail."""
 
     def __init__(self, *, check: Check | None = None, observe: Observe = lambda request, response, seconds: None):
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, tuple[Handler, int]] = {}  # each with the largest body that it takes
         self._batch_handlers: dict[int, BatchHandler] = {}
         self._check = check  # raises AccessDenied
         self._observe = observe
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, handlers: Mapping[int, Handler]) -> None:
-        """Have these handlers answer these codes; a code has one handler."""
+    def add(self, handlers: Mapping[int, Handler], *, max_body_size: int = MAX_BODY_SIZE) -> None:
+        """Have these handlers answer these codes, whose bodies are no larger than that; a code has one handler."""
         for code, handler in handlers.items():
             assert code not in self._handlers, f"request code {code} has a handler already"
-            self._handlers[int(code)] = handler
+            self._handlers[int(code)] = (handler, max_body_size)
 
     def add_batch(self, codes: Iterable[int], handler: BatchHandler) -> None:
         self._batch_handlers.update((int(code), handler) for code in codes)
@@ -77,11 +79,8 @@ class Router:
 
     def _handle(self, peer: Peer, request: Command) -> None:
         began = self._now()
-        handler = self._handlers.get(request.code)
         try:
-            if handler is None:
-                raise NotSupported(f"request type {request.code} not supported")
-            answer = handler(peer, request)
+            answer = self._handler_of(request)(peer, request)
         except Exception as error:
             self._answer(peer, request, self._refusal(peer, request, error), began=began)
             return
@@ -93,6 +92,14 @@ class Router:
         elif answer is not None:
             assert isinstance(answer, Command)
             self._answer(peer, request, answer, began=began)
+
+    def _handler_of(self, request: Command) -> Handler:
+        if request.code not in self._handlers:
+            raise NotSupported(f"request type {request.code} not supported")
+        handler, limit = self._handlers[request.code]
+        if len(request.data) > limit:
+            raise IllegalField("body", f"{len(request.data)} bytes, limit {limit}; ask for less at a time")
+        return handler
 
     async def _finish(self, peer: Peer, request: Command, work: Coroutine[Any, Any, Answer], began: float) -> None:
         try:

@@ -24,7 +24,7 @@ from embermq.clock import Clock
 from embermq.errors import FileSealed, StoreBusy, StoreClosed, StoreUnwritable, SyncFailed
 from embermq.format.record import DraftFields
 from embermq.log.commit_log import Appended, CommitLog
-from embermq.log.dispatching import tags_code_of
+from embermq.log.dispatching import tags_codes
 from embermq.log.flusher import Flusher
 from embermq.log.placed import Placed, PlacedBatch
 from embermq.log.queue_offsets import Assignment, QueueOffsets
@@ -189,7 +189,7 @@ class Writer:
         """What the dispatcher need not decode again."""
         drafts, offsets, counts, *_ = assignment
         _, _, positions, sizes, store_time = appended
-        codes = [self._tags_code(draft, store_time) if draft[3] else 0 for draft in drafts]  # 3 are its properties
+        codes = tags_codes(drafts, store_time, self._delay_levels)
         if assignment.is_plain:
             return PlacedBatch(drafts, offsets, positions, sizes, codes, store_time)
         return [
@@ -198,9 +198,6 @@ class Writer:
                 drafts, offsets, counts, positions, sizes, codes, strict=True
             )
         ]
-
-    def _tags_code(self, draft: DraftFields, store_time: int) -> int:
-        return tags_code_of(draft[0].decode(), draft[3], store_time, self._delay_levels)
 
     def _wait_for_disk(self, end: int) -> None:
         self._flusher.wait(end, self._sync_timeout_ms)

@@ -43,6 +43,12 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
         (errors.SyncFailed(Path("x"), OSError(5, "I/O error")), 1),
         (errors.StoreMissing(Path("x")), 3),
         (errors.TopicNotFound("orders"), 3),
+        (errors.GroupNotFound("billing"), 3),
+        (errors.MessageNotFound("no message"), 3),
+        (errors.NotPermitted("no"), 4),
+        (errors.Refused(1, "no", asked="it"), 4),
+        (errors.CallTimeout("late"), 5),
+        (errors.ConnectionLost("gone"), 1),
         (FileNotFoundError(2, "No such file", "x"), 3),
         (errors.StoreLocked("in use"), 4),
         (PermissionError(13, "Permission denied", "x"), 4),
@@ -86,10 +92,18 @@ def test_wrong_usage_is_2_and_says_what_is_right(arguments: list[str], capsys: p
     assert "usage: ember" in printed.err
 
 
-def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("info", "dump", "verify"):
-        assert main(["store", verb, "--help"]) == 0
-        assert f"example: ember store {verb}" in capsys.readouterr().out
+VERBS = [
+    *(f"store {verb}" for verb in ("info", "dump", "verify")),
+    *(f"topic {verb}" for verb in ("list", "show", "create", "update", "delete")),
+    *(f"group {verb}" for verb in ("list", "show", "create", "delete", "reset")),
+    *("message get", "message find", "send", "tail", "serve", "namesrv", "broker"),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*verb.split(), "--help"]) == 0
+    assert f"example: ember {verb}" in capsys.readouterr().out
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,11 +116,12 @@ def test_the_module_can_be_run() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ember {embermq.__version__}\n", "")
 
 
-def test_the_parser_needs_nothing_of_the_store() -> None:
+def test_the_parser_needs_nothing_but_the_commands() -> None:
     code = "import sys, embermq.cli.main as m; m.build_parser(); print(*[n for n in sys.modules if n[:7] == 'embermq'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert loaded == {"embermq", "embermq.cli", "embermq.cli.main", "embermq.cli.store"}
+    assert {"embermq.cli.main", "embermq.cli.store", "embermq.cli.tail"} <= loaded
+    assert {name for name in loaded if not name.startswith("embermq.cli")} == {"embermq"}
 
 
 def cpu_seconds(*command_line: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -246,3 +247,15 @@ def test_limits_of_frames_are_those_that_were_set() -> None:
             await connection.call(make_request(1, {}, bytes(2_000)), timeout_s=5)
 
     serving(work, limits=ConnectionLimits(frame=FrameLimits(frame_size=1_000)))
+
+
+def test_small_answers_are_sent_at_once() -> None:
+    async def work(server: Server, host: Host, echo: Echo) -> None:
+        connection = await dial(host)
+        await connection.call(make_request(1), timeout_s=5)
+        for each in (connection, *server.connections):
+            assert each._transport is not None
+            peer_socket = each._transport.get_extra_info("socket")
+            assert peer_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    serving(work)

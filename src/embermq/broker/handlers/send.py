@@ -1,27 +1,33 @@
-"""SEND: all messages that one read brought go to the store together, and are answered together."""
+"""SEND: all messages that one turn of the event loop brought go to the store together, whoever sent them.
+
+    read of connection A ─┐
+    read of connection B ─┼─→ drafts ─→ one put, at the end of the turn ─→ answers, one write a connection
+    read of connection C ─┘
+
+A client's batch is put by itself, because its records lie side by side, and behind what came before it.
+"""
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
 from embermq.broker.intake import Born, Intake, Sent
 from embermq.broker.membership import Membership
 from embermq.broker.puts import Puts
-from embermq.broker.settings import BrokerSettings
+from embermq.broker.send_answers import NO_FIELDS, Answerable, SendAnswers, Wanted, wanted_of
 from embermq.broker.statistics import BrokerStatistics
 from embermq.errors import EmberError, FlushTimeout, RequestError
-from embermq.format.command import VERSION, Command, encode_command, make_answer
-from embermq.format.frame import JSON_FORM, encode_frame
+from embermq.format.command import Command
 from embermq.format.host import HOST_V6_SIZE, encode_host
 from embermq.format.record import DraftFields
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.flags import SysFlag
 from embermq.model.message import Host
-from embermq.model.properties import MSG_REGION, REPLY_TO_CLIENT, TRACE_ON, find_property
-from embermq.rpc.outcome import make_refusal
+from embermq.model.properties import REPLY_TO_CLIENT, find_property
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Observe
 from embermq.store.writer import Submitted
@@ -29,22 +35,21 @@ from embermq.store.writer import Submitted
 log = logging.getLogger(__name__)
 
 CODES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+LARGEST_TURN: Final = 4096  # drafts that are put at once
+MOST_HOSTS: Final = 10_000  # whose bytes are kept
 _REPLY_TO: Final = REPLY_TO_CLIENT.encode()
 
 
-class _Wanted(NamedTuple):
-    """An answer that waits for the store: whose, and to which drafts."""
+@dataclass(slots=True)
+class _Turn:
+    """What one turn of the event loop brought: drafts, and who wants which answers."""
 
-    request: Command
-    begin: int
-    drafts: int
-    queue: int
-    unique_id: str
-    fields: dict[str, str]
+    drafts: list[DraftFields] = field(default_factory=list)
+    wanted: list[tuple[Peer, list[Answerable]]] = field(default_factory=list)
 
 
 class SendHandlers:
-    """Answers SEND requests, all of one read at a time."""
+    """Answers SEND requests, all of one turn together."""
 
     def __init__(
         self,
@@ -52,9 +57,8 @@ class SendHandlers:
         puts: Puts,
         membership: Membership,
         statistics: BrokerStatistics,
-        settings: BrokerSettings,
+        answers: SendAnswers,
         *,
-        host_of: Callable[[Peer], Host],
         observe: Observe,
         now: Callable[[], float],
     ) -> None:
@@ -62,32 +66,24 @@ class SendHandlers:
         self._puts = puts
         self._membership = membership
         self._statistics = statistics
-        self._host_of = host_of
+        self._answers = answers
         self._observe = observe
         self._now = now
-        self._always = {MSG_REGION: settings.region, TRACE_ON: "true"}
-        region = json.dumps(settings.region).replace("%", "%%")
-        self._template = (
-            '{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"%b%016X","TRACE_ON":"true",'
-            f'"MSG_REGION":{region},'
-            '"queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
-            f'"version":{VERSION}}}'
-        ).encode()
+        self._turn = _Turn()
         self._born: dict[Host, Born] = {}
-        self._hosts: dict[Host, bytes] = {}
 
     def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
-        """Store the messages of `requests`; each is answered when it is safe."""
+        """Take the messages of one read; each is answered when it is safe."""
         born = self._born_of(peer)
-        drafts: list[DraftFields] = []
-        wanted: list[_Wanted] = []
+        wanted: list[Answerable] = []
+        drafts = self._turn.drafts
         self._intake.refresh()
         plain = self._intake.plain
         for request in requests:
             found = plain(request, born)
             if found is not None:
                 draft, queue, unique_id = found
-                wanted.append(_Wanted(request, len(drafts), 1, queue, unique_id, {}))
+                wanted.append((request, len(drafts), 1, queue, unique_id, NO_FIELDS))
                 drafts.append(draft)
                 continue
             try:
@@ -95,107 +91,92 @@ class SendHandlers:
             except Exception as error:
                 self._refuse(peer, request, error)
                 continue
-            if sent.is_batch:  # its records lie side by side, so it is put by itself, behind what came before
-                self._put(peer, drafts, wanted)
-                drafts, wanted = [], []
-                self._put(peer, sent.drafts, [_wanted(request, 0, sent)], together=True)
+            if sent.is_batch:
+                self._expect(peer, wanted)
+                self._put_turn()
+                peer.owe(1)
+                alone = _Turn(list(sent.drafts), [(peer, [wanted_of(request, 0, sent)])])
+                self._put(alone, together=True)
+                wanted, drafts = [], self._turn.drafts
             else:
                 self._note_requester(peer, sent)
-                wanted.append(_wanted(request, len(drafts), sent))
+                wanted.append(wanted_of(request, len(drafts), sent))
                 drafts.extend(sent.drafts)
-        self._put(peer, drafts, wanted)
+        self._expect(peer, wanted)
+        if len(drafts) >= LARGEST_TURN:
+            self._put_turn()
 
-    def _put(
-        self, peer: Peer, drafts: Sequence[DraftFields], wanted: Sequence[_Wanted], *, together: bool = False
-    ) -> None:
+    def _expect(self, peer: Peer, wanted: list[Answerable]) -> None:
+        """Keep what this turn owes to `peer`; the first to come has the turn put."""
         if not wanted:
             return
-        began = self._now()
+        if not self._turn.wanted:
+            asyncio.get_running_loop().call_soon(self._put_turn)
         peer.owe(len(wanted))
+        self._turn.wanted.append((peer, wanted))
+
+    def _put_turn(self) -> None:
+        turn, self._turn = self._turn, _Turn()
+        if turn.wanted:
+            self._put(turn)
+
+    def _put(self, turn: _Turn, *, together: bool = False) -> None:
+        began = self._now()
 
         def done(submitted: Submitted | None, error: Exception | None) -> None:
-            peer.settle(len(wanted))
             if submitted is not None:
-                self._answer(peer, drafts, wanted, submitted, error, self._now() - began)
-            elif isinstance(error, RequestError) and len(wanted) > 1:  # one of them is to blame; the others are not
-                for each in wanted:
-                    own = drafts[each.begin : each.begin + each.drafts]
-                    self._put(peer, own, [each._replace(begin=0)], together=together)
+                self._answer(turn, submitted, error, self._now() - began)
+            elif isinstance(error, RequestError) and len(turn.drafts) > 1 and not together:
+                self._put_one_by_one(turn)  # one of them is to blame; the others are not
             else:
-                for each in wanted:
-                    self._refuse(peer, each.request, error or AssertionError("neither stored nor refused"))
+                self._refuse_all(turn, error or AssertionError("neither stored nor refused"))
 
-        self._puts.submit(drafts, done, together=together)
+        self._puts.submit(turn.drafts, done, together=together)
 
-    def _answer(
-        self,
-        peer: Peer,
-        drafts: Sequence[DraftFields],
-        wanted: Sequence[_Wanted],
-        submitted: Submitted,
-        error: Exception | None,
-        seconds: float,
-    ) -> None:
-        host = self._host(peer)
-        answers = [
-            self._stored(each, submitted, host) if error is None else self._stored_but(each, submitted, host, error)
-            for each in wanted
-            if not each.request.flag & 2
-        ]
-        if answers:
-            peer.write(b"".join(answers))
-        self._count(drafts, submitted, seconds * 1000)
+    def _put_one_by_one(self, turn: _Turn) -> None:
+        for peer, wanted in turn.wanted:
+            for each in map(Wanted._make, wanted):
+                own = turn.drafts[each.begin : each.begin + each.drafts]
+                self._put(_Turn(own, [(peer, [each._replace(begin=0)])]), together=True)
+
+    def _answer(self, turn: _Turn, submitted: Submitted, error: Exception | None, seconds: float) -> None:
+        for peer, wanted in turn.wanted:
+            peer.settle(len(wanted))
+            if error is None:
+                frames = self._answers.stored(peer, wanted, submitted)
+            else:
+                assert isinstance(error, FlushTimeout)
+                frames = self._answers.unconfirmed(peer, wanted, submitted, error)
+            if frames:
+                peer.write(frames)
+        self._count(turn.drafts, submitted, seconds * 1000)
         self._observe(RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS, seconds)
 
-    def _stored(self, wanted: _Wanted, submitted: Submitted, host: bytes) -> bytes:
-        """The frame that says where a message is."""
-        request, begin, count, queue, unique_id, _ = wanted
-        if request.form == JSON_FORM and count == 1 and unique_id.isascii() and unique_id.isalnum():
-            position, offset = submitted.positions[begin], submitted.offsets[begin]
-            unique = unique_id.encode()
-            header = self._template % (queue, unique, host, position, offset, request.opaque)
-            return encode_frame(JSON_FORM, header, 0)
-        return encode_command(make_answer(request, ResponseCode.SUCCESS, self._fields(wanted, submitted, host)))
-
-    def _stored_but(self, wanted: _Wanted, submitted: Submitted, host: bytes, error: Exception) -> bytes:
-        """Stored, but the disk has not confirmed it: the answer tells both."""
-        assert isinstance(error, FlushTimeout)
-        fields = self._fields(wanted, submitted, host)
-        answer = make_answer(wanted.request, ResponseCode.FLUSH_DISK_TIMEOUT, fields, remark=str(error))
-        return encode_command(answer)
-
-    def _fields(self, wanted: _Wanted, submitted: Submitted, host: bytes) -> dict[str, str]:
-        text = host.decode()
-        positions = submitted.positions[wanted.begin : wanted.begin + wanted.drafts]
-        fields = {
-            "queueId": str(wanted.queue),
-            "msgId": ",".join(f"{text}{position:016X}" for position in positions),
-            "queueOffset": str(submitted.offsets[wanted.begin]),
-        }
-        if wanted.unique_id:
-            fields["transactionId"] = wanted.unique_id
-        return fields | wanted.fields | self._always
+    def _refuse_all(self, turn: _Turn, error: Exception) -> None:
+        for peer, wanted in turn.wanted:
+            peer.settle(len(wanted))
+            for request, *_ in wanted:
+                self._refuse(peer, request, error)
 
     def _refuse(self, peer: Peer, request: Command, error: Exception) -> None:
         if not isinstance(error, EmberError):
             log.error("send failed peer=%s fields=%s", peer.peer, dict(request.fields), exc_info=error)
-        refusal = make_refusal(request, error)
+        refusal = self._answers.refused(request, error)
         self._observe(request.code, refusal.code, 0.0)
         if not request.is_oneway:
-            peer.send(make_answer(request, refusal.code, self._always, remark=refusal.remark))
+            peer.send(refusal)
 
     def _count(self, drafts: Sequence[DraftFields], submitted: Submitted, milliseconds: float) -> None:
-        counts: dict[tuple[bytes, int], list[int]] = {}
-        for draft, size in zip(drafts, submitted.sizes, strict=True):
-            each = counts.get((draft[0], draft[1]))
-            if each is None:
-                counts[draft[0], draft[1]] = [1, size]
+        sizes: dict[tuple[bytes, int], list[int]] = {}
+        for (topic, queue, *_), size in zip(drafts, submitted.sizes, strict=True):
+            found = sizes.get((topic, queue))
+            if found is None:
+                sizes[topic, queue] = [size]
             else:
-                each[0] += 1
-                each[1] += size
-        for (topic, queue), (count, size) in counts.items():
-            self._statistics.count_put(topic.decode(), queue, count, size)
-            self._statistics.count_put_time(topic.decode(), queue, int(milliseconds))
+                found.append(size)
+        for (name, number), each in sizes.items():
+            self._statistics.count_put(name.decode(), number, len(each), sum(each))
+            self._statistics.count_put_time(name.decode(), number, int(milliseconds))
 
     def _note_requester(self, peer: Peer, sent: Sent) -> None:
         """Remember whom the reply to this message goes to: its heartbeat may come later than the reply."""
@@ -206,21 +187,8 @@ class SendHandlers:
     def _born_of(self, peer: Peer) -> Born:
         born = self._born.get(peer.peer)
         if born is None:
-            if len(self._born) > 10_000:
+            if len(self._born) >= MOST_HOSTS:
                 self._born.clear()
             host = encode_host(peer.peer)
             born = self._born[peer.peer] = Born(host, SysFlag.BORN_HOST_V6 if len(host) == HOST_V6_SIZE else 0)
         return born
-
-    def _host(self, peer: Peer) -> bytes:
-        """Our address in message ids, as this peer reaches it."""
-        host = self._host_of(peer)
-        text = self._hosts.get(host)
-        if text is None:
-            text = self._hosts[host] = encode_host(host).hex().upper().encode()
-        return text
-
-
-def _wanted(request: Command, begin: int, sent: Sent) -> _Wanted:
-    fields = {"batchUniqId": sent.unique_id} if sent.is_one_record else {}
-    return _Wanted(request, begin, len(sent.drafts), sent.queue, sent.unique_id, fields)

@@ -26,6 +26,8 @@ class StatsHandlers:
         windows = (self._statistics.minute, self._statistics.hour, self._statistics.day)
         found = [window(name, key) for window in windows]
         if found[0] is None:  # tools take this for "nothing was sent yet", by its code
-            return make_answer(request, ResponseCode.SYSTEM_ERROR, remark=f"The stats <{name}> <{key}> not exist")
+            return make_answer(
+                request, ResponseCode.SYSTEM_ERROR, remark=f"The stats <{name[:255]}> <{key[:255]}> not exist"
+            )
         minute, hour, day = (WindowBody(*(figures or Figures())) for figures in found)
         return make_answer(request, body=encode_stats(StatsBody(minute, hour, day)))

@@ -1,0 +1,120 @@
+"""What a SEND is answered with: where its message is, or why it is nowhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from embermq.broker.intake import Sent
+from embermq.errors import FlushTimeout
+from embermq.format.command import ONEWAY, VERSION, Command, encode_command, make_answer
+from embermq.format.frame import FRAME_HEAD, JSON_FORM
+from embermq.format.host import encode_host
+from embermq.model.codes import ResponseCode
+from embermq.model.message import Host
+from embermq.model.properties import MSG_REGION, TRACE_ON
+from embermq.rpc.outcome import make_refusal
+from embermq.rpc.peer import Peer
+from embermq.store.writer import Submitted
+
+NO_FIELDS: Final[dict[str, str]] = {}
+
+
+class Wanted(NamedTuple):
+    """An answer that waits for the store: whose, and to which drafts of a put."""
+
+    request: Command
+    begin: int
+    drafts: int
+    queue: int
+    unique_id: str
+    fields: dict[str, str] = NO_FIELDS
+
+
+Answerable = Wanted | tuple[Command, int, int, int, str, dict[str, str]]  # plain tuples for plain messages
+
+
+def wanted_of(request: Command, begin: int, sent: Sent) -> Wanted:
+    """The answer to a request whose drafts begin at `begin` of a put."""
+    fields = {"batchUniqId": sent.unique_id} if sent.is_one_record else NO_FIELDS
+    return Wanted(request, begin, len(sent.drafts), sent.queue, sent.unique_id, fields)
+
+
+class SendAnswers:
+    """Makes the answers to SENDs, many at a time."""
+
+    def __init__(self, region: str, *, host_of: Callable[[Peer], Host]) -> None:
+        self._host_of = host_of
+        self._hosts: dict[Host, bytes] = {}
+        self.use(region)
+
+    def use(self, region: str) -> None:
+        """Tell this region from now on."""
+        self._always = {MSG_REGION: region, TRACE_ON: "true"}
+        self._template = (
+            '{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"%b%016X","TRACE_ON":"true",'
+            f'"MSG_REGION":{json.dumps(region).replace("%", "%%")},'
+            '"queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
+            f'"version":{VERSION}}}'
+        ).encode()
+
+    def stored(self, peer: Peer, wanted: Sequence[Answerable], submitted: Submitted) -> bytes:
+        """The frames that say where messages are."""
+        frames: list[bytes] = []
+        add, template, pack, host = frames.append, self._template, FRAME_HEAD.pack, self._host(peer)
+        offsets, positions = submitted.offsets, submitted.positions
+        for each in wanted:
+            request, begin, drafts, queue, unique_id, _ = each
+            if request.flag & ONEWAY:
+                continue
+            if request.form == JSON_FORM and drafts == 1 and unique_id.isalnum() and unique_id.isascii():
+                unique = unique_id.encode()
+                header = template % (queue, unique, host, positions[begin], offsets[begin], request.opaque)
+                size = len(header)
+                add(pack(4 + size, size) + header)
+            else:
+                fields = self._fields(Wanted._make(each), submitted, host)
+                add(encode_command(make_answer(request, ResponseCode.SUCCESS, fields)))
+        return b"".join(frames)
+
+    def unconfirmed(self, peer: Peer, wanted: Sequence[Answerable], submitted: Submitted, error: FlushTimeout) -> bytes:
+        """The frames that say where messages are, and that the disk has not confirmed it."""
+        host = self._host(peer)
+        return b"".join(
+            encode_command(
+                make_answer(
+                    each.request,
+                    ResponseCode.FLUSH_DISK_TIMEOUT,
+                    self._fields(each, submitted, host),
+                    remark=str(error),
+                )
+            )
+            for each in map(Wanted._make, wanted)
+            if not each.request.is_oneway
+        )
+
+    def refused(self, request: Command, error: Exception) -> Command:
+        """The answer to a message that is not stored."""
+        refusal = make_refusal(request, error)
+        return make_answer(request, refusal.code, self._always, remark=refusal.remark)
+
+    def _fields(self, wanted: Wanted, submitted: Submitted, host: bytes) -> dict[str, str]:
+        text = host.decode()
+        positions = submitted.positions[wanted.begin : wanted.begin + wanted.drafts]
+        fields = {
+            "queueId": str(wanted.queue),
+            "msgId": ",".join(f"{text}{position:016X}" for position in positions),
+            "queueOffset": str(submitted.offsets[wanted.begin]),
+        }
+        if wanted.unique_id:
+            fields["transactionId"] = wanted.unique_id
+        return fields | wanted.fields | self._always
+
+    def _host(self, peer: Peer) -> bytes:
+        """Our address in message ids, as this peer reaches it."""
+        host = self._host_of(peer)
+        text = self._hosts.get(host)
+        if text is None:
+            text = self._hosts[host] = encode_host(host).hex().upper().encode()
+        return text

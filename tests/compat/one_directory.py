@@ -1,0 +1,103 @@
+"""One store directory that RocketMQ and EmberMQ serve in turn, at the same addresses and with the same broker.conf."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.compat.cluster import Cluster, ClusterError
+from tests.compat.store_tool import HERE, JVM
+
+LOCAL: Final = "127.0.0.1"
+START_S: Final = 60.0
+STOP_S: Final = 60.0
+DELAY_LEVELS: Final = "1s 5s 20s 30s 1m"
+EMBER: Final = "ember"
+ROCKETMQ: Final = "rocketmq"
+
+
+class OneDirectory:
+    """The directory, its settings, and whoever serves it at the moment."""
+
+    def __init__(self, home: Path, classes: str) -> None:
+        self._home = home
+        self._classes = classes
+        self.store = home / "store"
+        ports = _free_ports()
+        self.namesrv, self.broker = f"{LOCAL}:{ports[0]}", f"{LOCAL}:{ports[1]}"
+        settings = {
+            **{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOCAL},
+            **{"listenPort": ports[1], "haListenPort": ports[2], "namesrvAddr": self.namesrv},
+            **{"storePathRootDir": self.store, "diskMaxUsedSpaceRatio": 95, "flushDiskType": "ASYNC_FLUSH"},
+            **{"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 2_000},
+            **{"maxHashSlotNum": 500, "maxIndexNum": 2_000, "mappedFileSizeTimerLog": 1 << 20},
+            **{"messageDelayLevel": DELAY_LEVELS, "autoCreateTopicEnable": "false"},
+        }
+        (home / "conf").mkdir(parents=True)
+        (home / "namesrv.conf").write_text(f"listenPort={ports[0]}\n")
+        self._conf = home / "broker.conf"
+        self._conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    @contextlib.contextmanager
+    def served_by(self, who: str, *, killed: bool = False) -> Iterator[Cluster]:
+        """Have it served; stopped cleanly at the end, or killed in the middle of whatever it does."""
+        log = self._home / f"{who}.log"
+        command, environment = self._ember() if who == EMBER else self._rocketmq()
+        with log.open("ab") as output:
+            process = subprocess.Popen(command, cwd=self._home, env=environment, stdout=output, stderr=output)
+        try:
+            for address in (self.namesrv, self.broker):
+                _wait_for(address, process, log)
+            yield Cluster(self.namesrv, self.broker, is_ember=who == EMBER)
+            if process.poll() is not None:
+                raise ClusterError(f"{who} ended with {process.returncode} by itself:\n{_end_of(log)}")
+            process.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
+            process.wait(STOP_S)
+            if not killed and (self.store / "abort").exists():
+                raise ClusterError(f"{who} did not stop cleanly: its file abort is there\n{_end_of(log)}")
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def _ember(self) -> tuple[list[str], dict[str, str]]:
+        command = [sys.executable, "-m", "embermq", "serve", "-c", str(self._conf), "--data", str(self.store)]
+        command += ["--listen", self.broker, "--namesrv-listen", self.namesrv]
+        return command, {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
+
+    def _rocketmq(self) -> tuple[list[str], dict[str, str]]:
+        command = ["java", *JVM, "-XX:MaxDirectMemorySize=512m", f"-Duser.home={self._home}", "-cp", self._classes]
+        command += ["embermq.compat.client.RealServers", str(self._home / "namesrv.conf"), str(self._conf)]
+        return command, {**os.environ, "ROCKETMQ_HOME": str(self._home)}
+
+
+def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    host, port = address.split(":")
+    deadline = time.monotonic() + START_S
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 0.5):
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise ClusterError(f"nothing listens at {address}; it said\n{_end_of(log)}")
+        time.sleep(0.05)
+
+
+def _free_ports() -> tuple[int, int, int]:
+    """Ports for a name server, a broker (which listens two below its own as well) and replication."""
+    while True:
+        with contextlib.ExitStack() as held:
+            ports = [held.enter_context(socket.create_server((LOCAL, 0))).getsockname()[1] for _ in range(3)]
+            with contextlib.suppress(OSError), socket.create_server((LOCAL, ports[1] - 2)):
+                return ports[0], ports[1], ports[2]
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-3_000:]

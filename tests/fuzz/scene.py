@@ -1,0 +1,101 @@
+"""What a fuzzed server has before the nonsense begins, and sound requests about it to be spoilt.
+
+They stand in for what the golden recordings do not have, and ask for the topic `orders` and the
+group `billing`, so that they get past the first checks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from embermq.broker.broker import Broker
+from embermq.format.command import make_request
+from tests.unit.broker.brokers import Client, send_fields
+from tests.unit.broker.peers import RecordingPeer
+
+CLIENT_ID: Final = "192.0.2.2@billing"
+MESSAGE_ID: Final = "7F00000100002A9F0000000000000000"  # 127.0.0.1:10911, position 0
+_GROUP: Final = {"consumerGroup": "billing"}
+_BOTH: Final = {"group": "billing", "topic": "orders"}
+_QUEUE: Final = {"topic": "orders", "queueId": "0"}
+_LONG_SEND: Final = {
+    "producerGroup": "P", "topic": "orders", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
+    "sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "0", "properties": "", "reconsumeTimes": "0",
+    "unitMode": "false", "batch": "false",
+}  # fmt: skip
+_TOPIC: Final = {
+    "topicName": "orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0, "order": False, "attributes": {"+message.type": "NORMAL"},
+}  # fmt: skip
+_MODE: Final = {"topic": "orders", **_GROUP, "mode": "PULL", "popShareQueueNum": 0}
+_REPLY: Final = {**_LONG_SEND, "topic": "DefaultCluster_REPLY_TOPIC", "properties": f"REPLY_TO_CLIENT\x01{CLIENT_ID}\x02"}
+_ROUTE: Final = {
+    "brokerDatas": [{"brokerAddrs": {"0": "192.0.2.1:10911"}, "brokerName": "broker-a", "cluster": "DefaultCluster"}],
+    "filterServerTable": {},
+    "queueDatas": [{"brokerName": "broker-a", "perm": 6, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 4}],
+}
+_HEARTBEAT: Final = {
+    "clientID": CLIENT_ID,
+    "consumerDataSet": [
+        {
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "consumeType": "CONSUME_PASSIVELY", "groupName": "billing",
+            "messageModel": "CLUSTERING", "unitMode": False,
+            "subscriptionDataSet": [
+                {
+                    "classFilterMode": False, "codeSet": [], "expressionType": "TAG", "subString": "*",
+                    "subVersion": 1700000000000, "tagsSet": [], "topic": "orders",
+                }
+            ],
+        }
+    ],
+    "producerDataSet": [{"groupName": "P"}],
+}  # fmt: skip
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
+    10: [(_LONG_SEND, b"hello")],
+    11: [({**_GROUP, **_QUEUE, "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "2", "commitOffset": "0",
+           "suspendTimeoutMillis": "100", "subVersion": "1700000000000"}, b"")],
+    15: [({**_GROUP, **_QUEUE, "commitOffset": "1"}, b"")],
+    18: [({}, _json({"topicConfigList": [_TOPIC]}))],
+    33: [({"offset": "0"}, b"")],
+    34: [({}, _json(_HEARTBEAT))],
+    36: [({"group": "billing", "offset": "0", "delayLevel": "0", "originTopic": "orders"}, b"")],
+    38: [(_GROUP, b"")],
+    101: [({"namespace": "N", "key": "k"}, b"")],
+    203: [(_GROUP, b"")],
+    204: [({"producerGroup": "P"}, b"")],
+    217: [({"topic": "orders"}, _json(_ROUTE))],
+    219: [({"namespace": "N"}, b"")],
+    222: [({**_BOTH, "timestamp": "0", "isForce": "true"}, b""), ({**_BOTH, "queueId": "0", "offset": "1"}, b"")],
+    223: [(_BOTH, b"")],
+    225: [({}, _json({"groupConfigList": [{"groupName": "billing", "retryQueueNums": 1}]}))],
+    303: [(_BOTH, b"")],
+    307: [({**_GROUP, "clientId": CLIENT_ID, "jstackEnable": "false"}, b"")],
+    308: [({"topic": "orders", "filterGroups": "x,y", "compareGroup": "billing"}, b"")],
+    309: [({**_GROUP, "clientId": CLIENT_ID, "msgId": MESSAGE_ID, "brokerName": "broker-a"}, b"")],
+    314: [({"srcGroup": "billing", "destGroup": "other", "topic": "orders", "offline": "true"}, b"")],
+    322: [({"brokerName": "broker-a", "brokerAddr": "192.0.2.1:10911"}, _json({"counter": 1, "timestamp": 2}))],
+    324: [(_REPLY, b"answer")],
+    343: [({"group": "billing"}, b"")],
+    345: [(_BOTH, b"")],
+    352: [({"group": "billing"}, b"")],
+    353: [({**_BOTH, "readable": "true"}, b"")],
+    401: [({}, _json(_MODE))],
+}  # fmt: skip
+
+
+async def prepare(broker: Broker, peer: RecordingPeer) -> None:
+    """Messages of the topic `orders`, and a member of the group `billing` at the other end of `peer`."""
+    client = Client(broker)
+    for number in range(5):
+        answer = await client.ask(310, send_fields("orders", KEYS=f"k{number}", UNIQ_KEY=f"id{number}"), b"hello")
+        assert answer.code == 0, answer
+    broker.router.receive(peer, [make_request(34, {}, _json(_HEARTBEAT))])
+    assert broker.membership.consumer_ids("billing") == [CLIENT_ID]
+    peer.take_sent()
