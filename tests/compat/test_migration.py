@@ -22,7 +22,7 @@ from tests.compat.scene import Scene
 
 TOPIC, ORDERED = "orders", "ordered"
 ALL, HALF, RETRYING, DYING = "reads-all", "reads-half", "retries", "gives-up"
-QUEUES, FIRST, MORE = 4, 40, 20
+QUEUES, FIRST, MORE = 4, 24, 8  # a query finds 64 at most
 LATER = 3  # the delay level of what has to outlast a change: 20 s
 DELAYED_TO = 1  # the queue
 FOREVER = 1 << 62
@@ -77,7 +77,7 @@ class Story:
         pull = scene.pull(HALF)
         for number in range(QUEUES):
             place = scene.queue(TOPIC, number)
-            found = pull.call("pull", place, "*", 0, 5)
+            found = pull.call("pull", place, "*", 0, 3)
             self.received[HALF].update(texts(found["messages"]))
             pull.call("updateConsumeOffsetToBroker", place, found["nextOffset"], False, part="offsetStore")
         pull.close()

@@ -67,6 +67,7 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     34: [({}, _json(_HEARTBEAT))],
     36: [({"group": "billing", "offset": "0", "delayLevel": "0", "originTopic": "orders"}, b"")],
     38: [(_GROUP, b"")],
+    100: [({"namespace": "N", "key": "k", "value": "v"}, b"")],
     101: [({"namespace": "N", "key": "k"}, b"")],
     203: [(_GROUP, b"")],
     204: [({"producerGroup": "P"}, b"")],

@@ -103,7 +103,7 @@ class Consumer:
             taken: list[Delivery] = []
             while self._ready and len(taken) < limit:
                 delivery = self._ready.popleft()
-                if is_ours(delivery):
+                if delivery.is_ours:
                     taken.append(delivery)
             if taken:
                 return taken
@@ -153,7 +153,7 @@ class Consumer:
         try:
             while chunk := await self.take(CHUNK, self._timeout_s):
                 for delivery in chunk:
-                    if is_ours(delivery):  # it may have been taken away while the others were handled
+                    if delivery.is_ours:  # it may have been taken away while the others were handled
                         yield delivery
         finally:
             await self.close()
@@ -163,7 +163,7 @@ class Consumer:
         deadline = time.monotonic() + max_wait
         while found and len(found) < max_items and (left_s := deadline - time.monotonic()) > 0:
             found += await self.take(max_items - len(found), left_s)
-        found = [delivery for delivery in found if is_ours(delivery)]
+        found = [delivery for delivery in found if delivery.is_ours]
         return DeliveryBatch(found, self.commit) if found else None
 
     async def open(self) -> None:
@@ -211,18 +211,15 @@ class Consumer:
         self._changed.set()
 
     def _deliver(self, progress: QueueProgress, messages: Sequence[StoredMessage]) -> None:
-        broker, generation = progress.queue.broker, progress.generation
-        self._ready.extend(
-            Delivery(message, self._settle, broker=broker, queue_key=progress, generation=generation)
-            for message in messages
-        )
+        broker = progress.queue.broker
+        self._ready.extend(Delivery(message, self._settle, broker=broker, progress=progress) for message in messages)
         self._changed.set()
 
     def _settle(self, delivery: Delivery) -> None:
         """A verdict was given, by whatever thread."""
         if delivery.verdict is Verdict.DONE:
-            _finish(delivery)
-        elif self._loop is not None:
+            delivery.finish()
+        elif self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._give_back, delivery)
 
     def _give_back(self, delivery: Delivery) -> None:
@@ -234,7 +231,7 @@ class Consumer:
 
     async def _return(self, returns: Returns, delivery: Delivery) -> None:
         await returns.give_back(delivery)
-        _finish(delivery)  # only now: until the broker has its copy, this one must not be skipped
+        delivery.finish()  # only now: until the broker has its copy, this one must not be skipped
 
     async def _take_now(self, message: StoredMessage, broker: str) -> Verdict | None:
         """Hand out a message out of turn; None if nobody gave a verdict in time."""
@@ -260,16 +257,3 @@ class Consumer:
 def make_client_id(address: str) -> str:
     """A name for one client that no other has, in the form of RocketMQ's."""
     return f"{address}@{os.getpid()}#{time.time_ns()}{next(_numbers)}"
-
-
-def is_ours(delivery: Delivery) -> bool:
-    """Whether the message still counts: its queue is ours, and was not reset since."""
-    progress = delivery.queue_key
-    return not isinstance(progress, QueueProgress) or (
-        not progress.is_dropped and progress.generation == delivery.generation
-    )
-
-
-def _finish(delivery: Delivery) -> None:
-    if isinstance(delivery.queue_key, QueueProgress):
-        delivery.queue_key.finish(delivery.offset, delivery.generation)

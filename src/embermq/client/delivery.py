@@ -10,6 +10,7 @@ from typing import Self
 
 from embermq.client.incoming import unique_key_of
 from embermq.client.outgoing import delay_level
+from embermq.client.progress import QueueProgress
 from embermq.model.message import StoredMessage
 
 
@@ -27,7 +28,7 @@ class Delivery:
     The verdict is given once; later ones do not count. Any thread may give it.
     """
 
-    __slots__ = ("_settle", "broker", "generation", "level", "message", "queue_key", "verdict")
+    __slots__ = ("_generation", "_progress", "_settle", "broker", "level", "message", "verdict")
 
     def __init__(
         self,
@@ -35,16 +36,26 @@ class Delivery:
         settle: Callable[[Delivery], None],
         *,
         broker: str,
-        queue_key: object = None,
-        generation: int = 0,
+        progress: QueueProgress | None = None,
     ) -> None:
         self.message = message
         self.broker = broker
-        self.queue_key = queue_key  # of its progress; None for one that has none
-        self.generation = generation
         self.verdict: Verdict | None = None
         self.level = 0  # the delay level that it is given back with; 0 leaves it to the broker
         self._settle = settle
+        self._progress = progress  # None if it came out of turn
+        self._generation = progress.generation if progress else 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it still counts: its queue is ours, and was not reset since."""
+        progress = self._progress
+        return progress is None or (not progress.is_dropped and progress.generation == self._generation)
+
+    def finish(self) -> None:
+        """Let the group go on behind it. The client does that, as soon as the verdict is carried out."""
+        if self._progress is not None:
+            self._progress.finish(self.offset, self._generation)
 
     def ack(self) -> None:
         """It is done."""

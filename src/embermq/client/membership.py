@@ -26,10 +26,10 @@ from embermq.client.pulling import make_subscribed
 from embermq.client.routes import Route, Routes
 from embermq.client.tasks import end_tasks
 from embermq.errors import EmberError, NoRoute
+from embermq.format.connection_body import decode_consumer_ids
 from embermq.format.heartbeat_body import Consumes, Heartbeat, encode_heartbeat, subscribed_members
-from embermq.format.json_fields import parse_fields
 from embermq.format.wire_json import BrokerQueue, encode_body
-from embermq.model.codes import RequestCode
+from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.message import StoredMessage
 from embermq.model.topic import RETRY_PREFIX
 
@@ -222,9 +222,9 @@ class Membership:
             {"consumerGroup": self.group},
             timeout_s=self._timeout_s,
         )
-        check_answer(answer, f"members of group {self.group!r}", group=self.group)
-        listed = parse_fields(answer.data, "members").find_list("consumerIdList") or []
-        return [member for member in listed if isinstance(member, str)]
+        if answer.code == ResponseCode.SYSTEM_ERROR:
+            return []  # that is how brokers say that they know of no member
+        return decode_consumer_ids(check_answer(answer, f"members of group {self.group!r}", group=self.group).data)
 
     # Queues that come and go.
 

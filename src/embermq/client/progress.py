@@ -68,7 +68,7 @@ class QueueProgress:
         if generation != self.generation or self.is_dropped:
             return
         self._done.add(offset)
-        if self._is_full:
+        if self._is_full and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._room.set)
 
     def restart(self, offset: int) -> None:

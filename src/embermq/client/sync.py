@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from embermq.client.client import PRODUCER_GROUP, AsyncClient
-from embermq.client.consumer import CHUNK, Consumer, is_ours
+from embermq.client.consumer import CHUNK, Consumer
 from embermq.client.delivery import Delivery, DeliveryBatch
 from embermq.client.offsets import Start
 from embermq.client.producer import SendReceipt
@@ -208,7 +208,7 @@ class SyncConsumer:
     def __iter__(self) -> Iterator[Delivery]:
         try:
             while chunk := self._thread.run(self._consumer.take(CHUNK, self._timeout_s)):
-                yield from (delivery for delivery in chunk if is_ours(delivery))
+                yield from (delivery for delivery in chunk if delivery.is_ours)
         finally:
             self.close()
 

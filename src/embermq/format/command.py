@@ -175,11 +175,16 @@ def _encode_json(command: Command) -> bytes:
     return json.dumps(header, separators=(",", ":")).encode()
 
 
+def _encode_text(text: str) -> bytes:
+    # An answer may quote half of a surrogate pair, which JSON can say and UTF-8 cannot.
+    return text.encode(errors="replace")
+
+
 def _encode_binary(command: Command) -> bytes:
-    remark = (command.remark or "").encode()
+    remark = _encode_text(command.remark or "")
     fields = b"".join(
         _SHORT.pack(len(key)) + key + _SIZE.pack(len(value)) + value
-        for key, value in ((key.encode(), value.encode()) for key, value in command.fields.items())
+        for key, value in ((_encode_text(key), _encode_text(value)) for key, value in command.fields.items())
     )
     language = _LANGUAGE_CODES.get(command.language, _OTHER)
     code = (command.code + 0x8000) % 0x10000 - 0x8000

@@ -26,6 +26,8 @@ NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records s
 _is_topic = lru_cache(maxsize=4096)(is_directory_name)
 _TAGS = TAGS.encode()
 _SCHEDULE = SCHEDULE_TOPIC.encode()
+_FIRST_TAGS = _TAGS + b"\x01"
+_INNER_TAGS = b"\x02" + _FIRST_TAGS
 _DELAY = DELAY.encode()
 _INNER_NUM = INNER_NUM.encode()
 _INNER_BASE = INNER_BASE.encode()
@@ -48,12 +50,23 @@ def tags_codes(drafts: Sequence[DraftFields], store_time: int, delay_levels: Seq
     """The same for many drafts."""
     codes: list[int] = []
     add = codes.append
+    known: dict[bytes, int] = {}
     for topic, _, _, properties, *_ in drafts:
-        if topic == _SCHEDULE:
-            add(tags_code_of(SCHEDULE_TOPIC, properties, store_time, delay_levels))
+        # The usual ones, found without a call: no tags, or tags in the middle of the properties.
+        begin = properties.rfind(_INNER_TAGS) + len(_INNER_TAGS)
+        end = properties.find(b"\x02", begin)
+        if topic == _SCHEDULE or properties.startswith(_FIRST_TAGS):
+            add(tags_code_of(topic.decode(), properties, store_time, delay_levels))
+        elif begin < len(_INNER_TAGS):
+            add(0)
+        elif end <= begin:
+            add(tags_code_of(topic.decode(), properties, store_time, delay_levels))
         else:
-            tags = find_property(properties, _TAGS) if properties else None
-            add(tags_code(tags.decode()) if tags else 0)
+            tags = properties[begin:end]
+            code = known.get(tags)
+            if code is None:
+                code = known[tags] = tags_code(tags.decode())
+            add(code)
     return codes
 
 

@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._is_server = is_server
         self._on_close = on_close
-        self._chunks: list[bytes] = []  # of a frame that is not whole yet
+        self._part = bytearray()  # of a frame that is not whole yet
         self._missing = 0  # bytes of it
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._owed = 0
@@ -77,13 +77,13 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
-        if self._chunks:
-            self._chunks.append(data)
+        if self._part:
+            self._part += data
             self._missing -= len(data)
             if self._missing > 0:
                 return
-            data = b"".join(self._chunks)
-            self._chunks = []
+            data = bytes(self._part)
+            self._part = bytearray()
         try:
             frames, taken = split_frames(data, self._limits.frame)
             commands = [decode_command(frame) for frame in frames]
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
             return
         if taken < len(data):
             rest = data[taken:]
-            self._chunks = [rest]
+            self._part = bytearray(rest)
             self._missing = missing_size(rest)
         requests = [command for command in commands if not command.flag & 1]
         if len(requests) < len(commands):
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         for call in calls.values():
             if not call.done():
                 call.set_exception(ConnectionLost(f"{self.peer} closed the connection: {error or 'no reason given'}"))
-        self._chunks = []
+        self._part = bytearray()
         if not self._closed.done():
             self._closed.set_result(None)
         self._on_close(self)

@@ -75,6 +75,7 @@ class Server:
         self._tls_context = tls_context
         self._on_open = on_open
         self._on_close = on_close
+        self._opening = 0  # accepted, but no connection yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[socket.socket] = []
 
@@ -121,23 +122,33 @@ class Server:
                 log.error("cannot accept listener=%s cause=%s", host_of(listener), error)
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
-            if len(self.connections) >= self._max_connections:
-                log.warning("connection refused peer=%s reason=%d are open", address, len(self.connections))
+            # One that has sent nothing yet takes a file descriptor all the same.
+            count = len(self.connections) + self._opening
+            if count >= self._max_connections:
+                reason = f"{count} are open, limit {self._max_connections} (max_connections)"
+                log.warning("connection refused peer=%s reason=%s", address, reason)
                 accepted.close()
                 continue
-            self._spawn(self._open(accepted))
+            self._opening += 1
+            self._spawn(self._open(accepted, Host(*address[:2])))
 
-    async def _open(self, accepted: socket.socket) -> None:
+    async def _open(self, accepted: socket.socket, peer: Host) -> None:
+        try:
+            await self._open_as_asked(accepted, peer)
+        finally:
+            self._opening -= 1
+
+    async def _open_as_asked(self, accepted: socket.socket, peer: Host) -> None:
         """Make a connection of a socket, once its first byte has told which kind it is."""
         loop = asyncio.get_running_loop()
         accepted.setblocking(False)
         try:
             first = await asyncio.wait_for(_peek(accepted), self._limits.idle_s)
-            context = self._context_for(first, accepted) if first else None
         except (OSError, TimeoutError, asyncio.CancelledError):
             accepted.close()
             return
-        if not first or (context is None and first[0] == CLIENT_HELLO) or self._must_encrypt(first):
+        context = self._context_for(first, peer)
+        if not first or (context is None and first[0] == CLIENT_HELLO) or self._must_encrypt(first, peer):
             accepted.close()
             return
         try:
@@ -148,23 +159,23 @@ class Server:
                 ssl_handshake_timeout=HANDSHAKE_S if context else None,
             )
         except (OSError, TimeoutError) as error:
-            log.warning("connection refused reason=%s", error)
+            log.warning("connection refused peer=%s reason=%s", peer, str(error) or "no TLS handshake in time")
             return
         if not connection.is_closed:
             self.connections.add(connection)
             self._on_open(connection)
 
-    def _context_for(self, first: bytes, accepted: socket.socket) -> ssl.SSLContext | None:
-        if first[0] != CLIENT_HELLO:
+    def _context_for(self, first: bytes, peer: Host) -> ssl.SSLContext | None:
+        if not first or first[0] != CLIENT_HELLO:
             return None
         context = None if self._tls_mode is TlsMode.DISABLED else self._tls_context()
         if context is None:
-            log.warning("connection refused peer=%s reason=it wants TLS, which is off", accepted.getpeername())
+            log.warning("connection refused peer=%s reason=it wants TLS, which is off", peer)
         return context
 
-    def _must_encrypt(self, first: bytes) -> bool:
+    def _must_encrypt(self, first: bytes, peer: Host) -> bool:
         if self._tls_mode is TlsMode.ENFORCING and first[0] != CLIENT_HELLO:
-            log.warning("connection refused reason=it is not encrypted, and TLS is required")
+            log.warning("connection refused peer=%s reason=it is not encrypted, and TLS is required", peer)
             return True
         return False
 

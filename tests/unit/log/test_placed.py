@@ -16,7 +16,15 @@ drafts = st.lists(
         st.sampled_from([b"orders", b"payments"]),
         st.integers(0, 2),
         st.just(b"body"),
-        st.sampled_from([b"", b"TAGS\x01eu\x02", b"KEYS\x01k\x02"]),
+        st.lists(
+            st.sampled_from(
+                [
+                    *(b"TAGS\x01eu\x02", b"KEYS\x01k\x02", b"KEYS\x01k l\x02", b"KEYS\x01\x02", b"X\x01KEYS\x02"),
+                    *(b"UNIQ_KEY\x01u\x02", b"UNIQ_KEY\x01v\x02", b"UNIQ_KEY\x01\x02", b"XUNIQ_KEY\x01w\x02"),
+                ]
+            ),
+            max_size=4,
+        ).map(b"".join),
     ).map(lambda fields: Draft(*fields)),
     min_size=1,
     max_size=30,
