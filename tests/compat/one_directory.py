@@ -30,6 +30,8 @@ class OneDirectory:
     def __init__(self, home: Path, classes: str) -> None:
         self._home = home
         self._classes = classes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_killed = False
         self.store = home / "store"
         ports = _free_ports()
         self.namesrv, self.broker = f"{LOCAL}:{ports[0]}", f"{LOCAL}:{ports[1]}"
@@ -46,22 +48,32 @@ class OneDirectory:
         self._conf = home / "broker.conf"
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
+    def kill(self) -> None:
+        """End who serves it, in the middle of whatever it does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._is_killed = True
+
     @contextlib.contextmanager
-    def served_by(self, who: str, *, killed: bool = False) -> Iterator[Cluster]:
-        """Have it served; stopped cleanly at the end, or killed in the middle of whatever it does."""
+    def served_by(self, who: str) -> Iterator[Cluster]:
+        """Have it served; stopped cleanly at the end, unless it was killed."""
         log = self._home / f"{who}.log"
         command, environment = self._ember() if who == EMBER else self._rocketmq()
         with log.open("ab") as output:
             process = subprocess.Popen(command, cwd=self._home, env=environment, stdout=output, stderr=output)
+        self._process, self._is_killed = process, False
         try:
             for address in (self.namesrv, self.broker):
                 _wait_for(address, process, log)
             yield Cluster(self.namesrv, self.broker, is_ember=who == EMBER)
+            if self._is_killed:
+                return
             if process.poll() is not None:
                 raise ClusterError(f"{who} ended with {process.returncode} by itself:\n{_end_of(log)}")
-            process.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
             process.wait(STOP_S)
-            if not killed and (self.store / "abort").exists():
+            if (self.store / "abort").exists():
                 raise ClusterError(f"{who} did not stop cleanly: its file abort is there\n{_end_of(log)}")
         finally:
             if process.poll() is None:

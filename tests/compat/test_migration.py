@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ QUEUES, FIRST, MORE = 4, 24, 8  # a query finds 64 at most
 LATER = 3  # the delay level of what has to outlast a change: 20 s
 DELAYED_TO = 1  # the queue
 FOREVER = 1 << 62
+BURST = 2_000
+IMPATIENT = {"heartbeatBrokerInterval": 1_000}  # a new server does not know the group before its next heartbeat
 
 
 @contextlib.contextmanager
@@ -102,6 +105,8 @@ class Story:
         for each in (retrying, dying, producer):
             each.close()
         self.kept = self.look(scene)
+        assert f"delayed {stage}" not in texts(scene.read(TOPIC, DELAYED_TO)), "it was to outlast the change"
+        assert f"retry {stage}" not in texts(scene.read(f"%RETRY%{RETRYING}", 0)), "it was to outlast the change"
 
     # -- what the next one goes on with
 
@@ -182,3 +187,82 @@ def test_everything_goes_on_after_a_clean_stop(
     for group in (ALL, HALF):
         assert story.received[group] == Counter(story.sent), f"{group} received each message once"
     assert story.retried == Counter(story.failed)
+
+
+class Crashes:
+    """Clients that stay while servers are killed under them."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.acknowledged: list[str] = []
+        self.tried: list[str] = []
+        self.failing: list[str] = []
+        scene.topic(QUEUES, name=TOPIC)
+        scene.topic(1, name=f"for-{RETRYING}")
+        scene.retry_ready(RETRYING, f"for-{RETRYING}")
+        self._consumer = scene.push(ALL, {TOPIC: "*"}, **IMPATIENT)
+        listener = {"fail": 1, "delayLevel": LATER}
+        self._retrying = scene.push(RETRYING, {f"for-{RETRYING}": "*"}, listener=listener, **IMPATIENT)
+        self._producer = scene.producer(retryTimesWhenSendFailed=0, sendMsgTimeout=1_000)
+
+    def put_under_way(self) -> None:
+        """Something to wait for its time, and something to fail once."""
+        stage = len(self.failing)
+        self._producer.send_ok(self.scene.message(TOPIC, f"delayed {stage}", delayLevel=LATER, keys=["every"]))
+        self._producer.send_ok(self.scene.message(f"for-{RETRYING}", f"retry {stage}"))
+        self.acknowledged.append(f"delayed {stage}")
+        self.tried.append(f"delayed {stage}")
+        self.failing.append(f"retry {stage}")
+        wait_until(lambda: f"retry {stage}" in self._retrying.bodies(), seconds=20)
+        wait_until(lambda: self._is_in_schedule(2), seconds=20)
+
+    def send_until_killed(self, directory: OneDirectory) -> None:
+        bodies = [f"message {number}" for number in range(len(self.tried), len(self.tried) + BURST)]
+        messages = [self.scene.message(TOPIC, body, queue=n % QUEUES, keys=[body]) for n, body in enumerate(bodies)]
+        with ThreadPoolExecutor(1) as pool:
+            results = pool.submit(self._producer.send, *messages)
+            wait_until(lambda: len(self._consumer.bodies()) > len(self.acknowledged), seconds=20)
+            directory.kill()
+        taken = [body for body, result in zip(bodies, results.result(), strict=True) if "error" not in result]
+        assert 0 < len(taken) < BURST, "it was to be killed in the middle"
+        self.acknowledged += taken
+        self.tried += bodies
+
+    def check(self) -> None:
+        """Whatever was acknowledged arrives, and nothing that was not sent."""
+        wait_until(lambda: set(self.acknowledged) <= set(self._consumer.bodies()), seconds=60)
+        assert set(self._consumer.bodies()) <= set(self.tried)
+        wait_until(lambda: set(self.failing) <= self._retried(), seconds=60)
+        stored = texts(self.scene.read_all(TOPIC, QUEUES))
+        # The progress of delays is saved from time to time, so a delayed message may be delivered again.
+        plain = [body for body in stored if not body.startswith("delayed")]
+        assert len(plain) == len(set(plain)), "a message is stored once"
+        assert set(self.acknowledged) <= set(stored) <= set(self.tried)
+
+    def _retried(self) -> set[str]:
+        return {text(each) for each in self._retrying.deliveries() if each["reconsumeTimes"] == 1}
+
+    def _is_in_schedule(self, count: int) -> bool:
+        """Whether so many messages wait for their time; the second is the one that failed."""
+        end = self.scene.topic_stats("SCHEDULE_TOPIC_XXXX")[LATER - 1]["maxOffset"]
+        return bool(end >= count * len(self.failing))
+
+
+@pytest.mark.parametrize("order", [(ROCKETMQ, EMBER, ROCKETMQ), (EMBER, ROCKETMQ, EMBER)], ids="-".join)
+def test_nothing_is_lost_when_servers_are_killed(
+    client_tool: ClientTool, java_classes: str, tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    directory = OneDirectory(tmp_path / "home", java_classes)
+    with contextlib.ExitStack() as open_scenes:
+        crashes: Crashes | None = None
+        for stage, who in enumerate(order):
+            with directory.served_by(who) as cluster:
+                if crashes is None:
+                    crashes = Crashes(open_scenes.enter_context(scene_of(client_tool, cluster)))
+                else:
+                    crashes.check()
+                if stage < len(order) - 1:
+                    crashes.put_under_way()
+                    crashes.send_until_killed(directory)
+                else:
+                    open_scenes.close()

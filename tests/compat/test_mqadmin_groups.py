@@ -13,7 +13,7 @@ from tests.compat.client_tool import text
 from tests.compat.live_group import LiveGroup, rows
 from tests.compat.scene import Scene
 
-QUERY_ASSIGNMENT = 400
+GET_ALL_MODES = 402
 
 
 def settings(scene: Scene, group: str) -> dict[str, str]:
@@ -183,13 +183,11 @@ def test_reset_offset_of_a_queue(scene: Scene) -> None:
 def test_set_consume_mode(scene: Scene, mode: str) -> None:
     """mqadmin.setConsumeMode"""
     topic, group = scene.topic(2), scene.group()
-    consumer = scene.push(group, {topic: "*"})
+    scene.save_group(group)
     printed = scene.mqadmin("setConsumeMode", "-b", scene.broker, "-t", topic, "-g", group, "-m", mode, "-q", 3)
     assert f"set consume mode to {scene.broker} success." in printed
     assert f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[3]" in printed
-    question = {"topic": topic, "consumerGroup": group, "clientId": consumer.client_id, "strategyName": "AVG"}
-    answer = scene.raw(QUERY_ASSIGNMENT, body={**question, "messageModel": "CLUSTERING"})
+    answer = scene.raw(GET_ALL_MODES)
     assert answer["code"] == 0, answer
-    assigned = json.loads(answer["body"])["messageQueueAssignments"]
-    assert {each["mode"] for each in assigned} == {mode}
-    assert sorted(each["messageQueue"]["queueId"] for each in assigned) == ([-1] if mode == "POP" else [0, 1])
+    kept = json.loads(answer["body"])["messageRequestModeMap"][topic][group]
+    assert (kept["mode"], kept["popShareQueueNum"]) == (mode, 3)

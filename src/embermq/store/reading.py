@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from embermq.errors import CorruptRecord
+from embermq.files.file_chain import FileChain
 from embermq.format.batch_entry import BatchEntry
 from embermq.format.host import decode_host
 from embermq.format.message_id import encode_message_id
 from embermq.format.queue_entry import QueueEntry
 from embermq.format.record import Record
 from embermq.log.commit_log import CommitLog
+from embermq.log.consume_queue import ConsumeQueue
 from embermq.model.message import StoredMessage
 from embermq.model.properties import KEYS, TAGS, parse_properties
 from embermq.model.topic import is_light_queue
@@ -85,6 +87,10 @@ def read_queue(
     outside = _outside(offset, low, high)
     if outside is not None:
         return outside
+    if accept is None and isinstance(queue, ConsumeQueue):
+        plain = _read_plain(queue, commit_log.chain, offset, limit=limit, max_bytes=max_bytes)
+        if plain:
+            return Found(ReadStatus.FOUND, plain[-1][0] + 1, low, high, plain)
     records: list[tuple[int, int, memoryview]] = []
     status, next_offset, count, size = ReadStatus.NO_MATCH, offset, 0, 0
     for at, number, entry in _entries(queue, offset, limit, filtered=accept is not None):
@@ -105,6 +111,28 @@ def read_queue(
     if next_offset == offset:
         raise CorruptRecord(offset, f"entry {offset} of the queue is damaged; `ember store verify` tells which")
     return Found(status, next_offset, low, high, records)
+
+
+def _read_plain(
+    queue: ConsumeQueue, chain: FileChain, offset: int, *, limit: int, max_bytes: int
+) -> list[tuple[int, int, memoryview]]:
+    """The same where nothing is unusual: every record is there. Otherwise nothing, or what comes before it."""
+    records: list[tuple[int, int, memoryview]] = []
+    view, begin, end, left = memoryview(b""), 0, 0, max_bytes
+    for at, (position, size, _) in enumerate(queue.read(offset, limit), start=offset):
+        if size > left and records:
+            break
+        if not begin <= position < end:
+            file = chain.find(position)
+            if file is None:
+                break
+            view, begin, end = file.view, file.start, file.start + file.committed
+        part = view[position - begin : position - begin + size]
+        if len(part) != size or position + size > end or size <= 0:
+            break
+        records.append((at, position, part))
+        left -= size
+    return records
 
 
 def _is_gone(entry: QueueEntry | BatchEntry, commit_log: CommitLog) -> bool:

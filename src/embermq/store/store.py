@@ -431,6 +431,7 @@ class Store:
         try:
             record = self._parts.commit_log.read(position)
             if record.topic == topic and key in keys_of(record.properties):
+                record.property_map()  # which damage may have made no text
                 return record
         except (OutOfRange, CorruptRecord):
             return None  # expired; or damaged, which `ember store verify` reports
