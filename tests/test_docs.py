@@ -171,14 +171,18 @@ def test_a_page_that_does_not_tell_the_truth_fails(true: str, false: str) -> Non
 
 
 def test_every_setting_is_documented_with_its_unit_and_consequence() -> None:
+    from embermq.broker.settings import BrokerSettings
+    from embermq.nameserver.settings import NameServerSettings
+    from embermq.server.settings import AccessSettings, ServerSettings, TlsSettings
     from embermq.store.settings import StoreSettings
 
     rows = re.findall(r"^\| `(\w+)` \|(.*)$", (DOCS / "settings.md").read_text(), re.MULTILINE)
-    fields = {field.name: field for field in dataclasses.fields(StoreSettings)}
-    assert [name for name, _ in rows] == list(fields)
-    for name, row in rows:
-        assert fields[name].metadata["unit"] in row
-        assert fields[name].metadata["consequence"] in row
+    kinds = (ServerSettings, BrokerSettings, StoreSettings, TlsSettings, AccessSettings, NameServerSettings)
+    fields = [field for kind in kinds for field in dataclasses.fields(kind)]
+    assert [name for name, _ in rows] == [field.name for field in fields]
+    for field, (_, row) in zip(fields, rows, strict=True):
+        assert field.metadata["unit"] in row
+        assert field.metadata["consequence"] in row
 
 
 def iter_leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

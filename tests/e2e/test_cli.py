@@ -236,6 +236,17 @@ def test_a_group_shows_who_reads_what_and_cannot_be_deleted_then(shell: Shell, e
     shell.refusal("group", "show", group, code=3)
 
 
+def test_members_that_want_different_things_are_named(shell: Shell, ember: Served) -> None:
+    topic, group = a_name("orders"), a_name("billing")
+    with Client(ember.namesrv) as mq:
+        mq.send(topic, b"x")
+        with mq.consume(topic, group=group, filter="eu"), mq.consume(topic, group=group, filter="us"):
+            wait_until(lambda: len(set(owners(shell, group))) == 2, seconds=30)
+            (facts,) = shell.lines("group", "show", group)
+            assert len(facts["conflicts"]) == 2
+            assert "messages are lost" in shell.run("group", "show", group).stderr
+
+
 def owners(shell: Shell, group: str) -> list[str]:
     (facts,) = shell.lines("group", "show", group)
     return [line["clientId"] for line in facts["queues"] if line["clientId"]]

@@ -29,7 +29,11 @@ _TOPIC: Final = {
     "topicSysFlag": 0, "order": False, "attributes": {"+message.type": "NORMAL"},
 }  # fmt: skip
 _MODE: Final = {"topic": "orders", **_GROUP, "mode": "PULL", "popShareQueueNum": 0}
-_REPLY: Final = {**_LONG_SEND, "topic": "DefaultCluster_REPLY_TOPIC", "properties": f"REPLY_TO_CLIENT\x01{CLIENT_ID}\x02"}
+_REPLY: Final = {
+    **_LONG_SEND,
+    "topic": "DefaultCluster_REPLY_TOPIC",
+    "properties": f"REPLY_TO_CLIENT\x01{CLIENT_ID}\x02",
+}
 _ROUTE: Final = {
     "brokerDatas": [{"brokerAddrs": {"0": "192.0.2.1:10911"}, "brokerName": "broker-a", "cluster": "DefaultCluster"}],
     "filterServerTable": {},

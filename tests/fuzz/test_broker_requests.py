@@ -50,7 +50,9 @@ def fuzz_broker(folder: Path, *, seed: int, rounds: int, is_damaged: bool = Fals
     assert {*folder.iterdir()} == {data.parent, bystander}
     assert [*(folder / "broker").iterdir()] == [data]
     assert bystander.read_text() == "untouched"
-    print(f"seed={seed} damaged={is_damaged} {dict(asking.counts)} slowest={asking.slowest[0]:.3f} s {asking.slowest[1]:.200}")
+    print(
+        f"seed={seed} damaged={is_damaged} {dict(asking.counts)} slowest={asking.slowest[0]:.3f} s {asking.slowest[1]:.200}"
+    )
     return asking
 
 

@@ -51,7 +51,11 @@ def fuzz_name_server(folder: Path, *, seed: int, rounds: int, is_damaged: bool =
 def check_works(name_server: NameServer, broker: Caller) -> None:
     """A broker that says again what it has is found, whatever others have told of it."""
     caller = Caller()
-    ask(name_server, 104, {"brokerName": "broker-a", "brokerAddr": ADDRESS, "clusterName": "DefaultCluster", "brokerId": "0"})
+    ask(
+        name_server,
+        104,
+        {"brokerName": "broker-a", "brokerAddr": ADDRESS, "clusterName": "DefaultCluster", "brokerId": "0"},
+    )
     register(name_server, topics(TopicConfig("still-here"), version=9), caller=broker, brokerName="broker-z")
     addresses = [each.addresses for each in route_of(name_server, "still-here").brokers if each.name == "broker-z"]
     assert addresses == [{0: ADDRESS}]

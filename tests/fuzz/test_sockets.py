@@ -171,7 +171,9 @@ def unharmed(server: Served, memory_bound: int = MEMORY_BOUND) -> Iterator[Bysta
         yield bystander
     wait_until(lambda: files_of(process) <= files + 8, seconds=PATIENCE_S)
     grown = memory_of(process) - memory
-    print(f"bystander served {bystander.count} times, slowest {bystander.slowest:.3f} s; memory {grown / 2**20:+.1f} MiB")
+    print(
+        f"bystander served {bystander.count} times, slowest {bystander.slowest:.3f} s; memory {grown / 2**20:+.1f} MiB"
+    )
     assert grown < memory_bound
     assert server.process.poll() is None
 

@@ -7,6 +7,7 @@ same and what cannot is in wire_comparison.py, what the recorded broker had befo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from embermq.format.command import Command
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.message import Host
 from embermq.model.properties import parse_properties
-from tests.golden.recorded_state import FIRST_MS, SENDS, Preparation, RecordedState
+from tests.golden.recorded_state import FIRST_MS, SENDS, Place, Preparation, RecordedState
 from tests.golden.recordings import (
     Recorded,
     answers_by_request,
@@ -30,7 +31,7 @@ from tests.golden.recordings import (
     read_scenario,
     scenarios,
 )
-from tests.golden.wire_comparison import ALLOWED, differences, told_differences
+from tests.golden.wire_comparison import ALLOWED, differences, shown_record, told_differences
 from tests.unit.broker.brokers import until, with_broker
 from tests.unit.broker.peers import RecordingPeer, SteppedClock
 
@@ -215,13 +216,16 @@ class Replay:
         return self._peers.setdefault(frame.connection, RecordingPeer(CLIENT_ADDRESS))
 
 
-def replay(path: Path, name: str) -> Replay:
+def replay(path: Path, name: str, then: Callable[[Broker, SteppedClock], Awaitable[None]] | None = None) -> Replay:
+    """Replay a scenario in a directory of its own; `then` may look at the broker."""
     clock = SteppedClock(FIRST_MS)
     done: list[Replay] = []
 
     async def work(broker: Broker) -> None:
         done.append(Replay(broker, clock, name))
         await done[0].run()
+        if then is not None:
+            await then(broker, clock)
 
     with_broker(path, work, clock=clock, host=HOST, settings=BrokerSettings(trace_topic=False), **STORE)
     return done[0]
@@ -243,6 +247,25 @@ def test_recorded_requests_get_the_recorded_answers(tmp_path: Path, name: str) -
     expected = len(answered(name)) + sum(not frame.is_from_client for frame in told)
     assert run.compared + run.refused.total() + run.served == expected, "an exchange was passed over"
     assert not run.wrong, "\n".join(run.wrong)
+
+
+def test_what_was_sent_is_stored_as_rocketmq_stored_it(tmp_path: Path) -> None:
+    """What producers sent in one scenario, consumers were given in the next."""
+    recorded = RecordedState(read_scenario("push-consumer")).messages
+    late = [record for record in recorded.values() if record.body == b"arrives while the consumer waits"]
+    wanted = {place: shown_record(record) for place, record in recorded.items() if record not in late}
+    found: dict[Place, dict[str, object]] = {}
+
+    async def look(broker: Broker, clock: SteppedClock) -> None:
+        clock.advance(ms=2_000)  # the delayed one comes
+        await until(lambda: broker.store.offsets("WireTopic", queue=1)[1] == 3)
+        for topic, queue, offset in wanted:
+            (entry,) = broker.store.entries(topic, queue=queue, offset=offset, limit=1)
+            found[topic, queue, offset] = shown_record(broker.store.read_record(entry.position))
+
+    replay(tmp_path, "producer-send", look)
+    assert len(wanted) == 9
+    assert found == wanted
 
 
 def test_what_waits_for_later_is_counted() -> None:

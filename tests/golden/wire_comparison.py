@@ -119,11 +119,11 @@ def _parse(code: int, body: bytes) -> object:
 
 
 def _shown_records(data: bytes) -> list[dict[str, object]]:
-    """Records without what depends on the moment: where and when they were stored, and the sender's port."""
-    return [_shown(record) for record in iter_records(data)]
+    return [shown_record(record) for record in iter_records(data)]
 
 
-def _shown(record: Record) -> dict[str, object]:
+def shown_record(record: Record) -> dict[str, object]:
+    """A record without what depends on the moment: where and when it was stored, and the sender's port."""
     return {
         **record._asdict(),
         "position": None,

@@ -10,8 +10,7 @@ from embermq.client.answers import check_answer
 from embermq.errors import NoRoute, NotPermitted, TopicNotFound
 from embermq.format.cluster_body import decode_topic_list
 from embermq.format.json_fields import parse_fields
-from embermq.format.tables import read_topic
-from embermq.format.topic_stats_body import QueueStats, decode_topic_stats
+from embermq.format.topic_body import QueueStats, decode_topic, decode_topic_stats
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.topic import (
@@ -43,7 +42,7 @@ class TopicView:
     @property
     def messages(self) -> int:
         """Messages that its queues hold, unless some of them expired behind their queue's back."""
-        return sum(stats.max_offset - stats.min_offset for stats in self.queues.values())
+        return sum(stats.next_offset - stats.first_offset for stats in self.queues.values())
 
 
 def kind_of(topic: str, system: frozenset[str] = frozenset()) -> str:
@@ -86,7 +85,7 @@ async def show_topic(cluster: Cluster, topic: str) -> TopicView:
     for broker, address in sorted((await cluster.masters_of(topic)).items()):
         configs[broker] = await _read_config(cluster, address, topic)
         answer = await cluster.ask(address, RequestCode.GET_TOPIC_STATS, {"topic": topic})
-        queues |= decode_topic_stats(check_answer(answer, f"queues of {topic!r}", topic=topic).data)
+        queues |= decode_topic_stats(check_answer(answer, f"queues of {topic!r}", topic=topic).data).queues
         answer = await cluster.ask(address, RequestCode.QUERY_TOPIC_CONSUMERS, {"topic": topic})
         listed = parse_fields(check_answer(answer, f"groups of {topic!r}", topic=topic).data, "groups")
         groups |= {group for group in listed.find_list("groupList") or [] if isinstance(group, str)}
@@ -96,8 +95,7 @@ async def show_topic(cluster: Cluster, topic: str) -> TopicView:
 
 async def _read_config(cluster: Cluster, address: str, topic: str) -> TopicConfig:
     answer = await cluster.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic, "lo": "true"})
-    body = check_answer(answer, f"settings of {topic!r}", topic=topic).data
-    return read_topic(topic, parse_fields(body, f"topic {topic}").members)
+    return decode_topic(check_answer(answer, f"settings of {topic!r}", topic=topic).data)
 
 
 async def create_topic(cluster: Cluster, config: TopicConfig) -> list[BrokerAddress]:

@@ -77,7 +77,7 @@ def list_all(arguments: argparse.Namespace) -> int:
 
 def show(arguments: argparse.Namespace) -> int:
     from embermq.admin.topics import show_topic
-    from embermq.cli.output import format_time, print_json, print_line, print_table
+    from embermq.cli.output import print_json, print_line, print_table
 
     view = run_with_cluster(arguments, lambda cluster: show_topic(cluster, arguments.topic))
     if arguments.json:
@@ -91,16 +91,17 @@ def show(arguments: argparse.Namespace) -> int:
     print_table(
         ("broker", "queue", "min", "max", "last message"),
         [
-            (queue.broker, queue.queue, stats.min_offset, stats.max_offset, _time_text(stats.last_time_ms, format_time))
+            (queue.broker, queue.queue, stats.first_offset, stats.next_offset, _time_text(stats.last_time))
             for queue, stats in view.queues.items()
         ],
     )
     return 0
 
 
-def _time_text(milliseconds: int, format_time: object) -> str:
-    assert callable(format_time)
-    return str(format_time(milliseconds)) if milliseconds > 0 else "-"
+def _time_text(milliseconds: int) -> str:
+    from embermq.cli.output import format_time
+
+    return format_time(milliseconds) if milliseconds > 0 else "-"
 
 
 def _config_text(config: TopicConfig) -> str:
@@ -120,9 +121,9 @@ def _facts(view: TopicView) -> dict[str, object]:
             {
                 "broker": queue.broker,
                 "queue": queue.queue,
-                "min": stats.min_offset,
-                "max": stats.max_offset,
-                "lastTime": stats.last_time_ms or None,
+                "min": stats.first_offset,
+                "max": stats.next_offset,
+                "lastTime": stats.last_time or None,
             }
             for queue, stats in view.queues.items()
         ],
