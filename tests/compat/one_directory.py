@@ -39,7 +39,7 @@ class OneDirectory:
             **{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOCAL},
             **{"listenPort": ports[1], "haListenPort": ports[2], "namesrvAddr": self.namesrv},
             **{"storePathRootDir": self.store, "diskMaxUsedSpaceRatio": 95, "flushDiskType": "ASYNC_FLUSH"},
-            **{"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 2_000},
+            **{"mappedFileSizeCommitLog": 1 << 16, "mappedFileSizeConsumeQueue": 2_000, "maxMessageSize": 1 << 14},
             **{"maxHashSlotNum": 500, "maxIndexNum": 2_000, "mappedFileSizeTimerLog": 1 << 20},
             **{"messageDelayLevel": DELAY_LEVELS, "autoCreateTopicEnable": "false"},
         }
@@ -80,15 +80,25 @@ class OneDirectory:
                 process.kill()
                 process.wait()
 
+    def check(self) -> None:
+        """Every record, queue entry and key is as it should be; for a directory that nobody serves."""
+        command = [sys.executable, "-m", "embermq", "store", "verify", str(self.store)]
+        checked = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
     def _ember(self) -> tuple[list[str], dict[str, str]]:
         command = [sys.executable, "-m", "embermq", "serve", "-c", str(self._conf), "--data", str(self.store)]
         command += ["--listen", self.broker, "--namesrv-listen", self.namesrv]
-        return command, {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
+        return command, _environment()
 
     def _rocketmq(self) -> tuple[list[str], dict[str, str]]:
         command = ["java", *JVM, "-XX:MaxDirectMemorySize=512m", f"-Duser.home={self._home}", "-cp", self._classes]
         command += ["embermq.compat.client.RealServers", str(self._home / "namesrv.conf"), str(self._conf)]
         return command, {**os.environ, "ROCKETMQ_HOME": str(self._home)}
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -27,6 +27,7 @@ QUEUES, FIRST, MORE = 4, 24, 8  # a query finds 64 at most
 LATER = 3  # the delay level of what has to outlast a change: 20 s
 DELAYED_TO = 1  # the queue
 FOREVER = 1 << 62
+PADDING = {"padding": "." * 4_000}  # so that the messages fill several files
 BURST = 2_000
 IMPATIENT = {"heartbeatBrokerInterval": 1_000}  # a new server does not know the group before its next heartbeat
 
@@ -69,8 +70,8 @@ class Story:
     def send(self, scene: Scene, count: int) -> None:
         bodies = [f"message {number}" for number in range(len(self.sent), len(self.sent) + count)]
         messages = [
-            scene.message(TOPIC, body, queue=number % QUEUES, keys=[body.replace(" ", "-"), "every"], tags="A")
-            for number, body in enumerate(bodies)
+            scene.message(TOPIC, body, queue=n % QUEUES, keys=[body.replace(" ", "-"), "every"], properties=PADDING)
+            for n, body in enumerate(bodies)
         ]
         scene.producer().send_ok(*messages)
         self.sent += bodies
@@ -184,6 +185,7 @@ def test_everything_goes_on_after_a_clean_stop(
                 story.go_on(scene)
             if stage < len(order) - 1:
                 story.leave(scene)
+        directory.check()
     for group in (ALL, HALF):
         assert story.received[group] == Counter(story.sent), f"{group} received each message once"
     assert story.retried == Counter(story.failed)
@@ -218,10 +220,13 @@ class Crashes:
 
     def send_until_killed(self, directory: OneDirectory) -> None:
         bodies = [f"message {number}" for number in range(len(self.tried), len(self.tried) + BURST)]
-        messages = [self.scene.message(TOPIC, body, queue=n % QUEUES, keys=[body]) for n, body in enumerate(bodies)]
+        messages = [
+            self.scene.message(TOPIC, body, queue=n % QUEUES, properties=PADDING) for n, body in enumerate(bodies)
+        ]
         with ThreadPoolExecutor(1) as pool:
             results = pool.submit(self._producer.send, *messages)
-            wait_until(lambda: len(self._consumer.bodies()) > len(self.acknowledged), seconds=20)
+            before = len(self._consumer.bodies())
+            wait_until(lambda: len(self._consumer.bodies()) > before + BURST // 40, seconds=20)
             directory.kill()
         taken = [body for body, result in zip(bodies, results.result(), strict=True) if "error" not in result]
         assert 0 < len(taken) < BURST, "it was to be killed in the middle"
@@ -266,3 +271,4 @@ def test_nothing_is_lost_when_servers_are_killed(
                     crashes.send_until_killed(directory)
                 else:
                     open_scenes.close()
+        directory.check()

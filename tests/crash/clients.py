@@ -63,6 +63,12 @@ class Load:
             work += [self._connected(self._send_later, lanes=1), self._connected(self._commit, lanes=1)]
         self._tasks = [asyncio.create_task(each) for each in work]
 
+    async def wait_receipt(self) -> None:
+        """Wait until one more message is acknowledged."""
+        before = len(self.receipts)
+        while len(self.receipts) == before:
+            await asyncio.sleep(RETRY_S)
+
     async def stop(self) -> None:
         """Wait for the answers that are due, and end."""
         self._is_over = True

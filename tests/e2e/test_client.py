@@ -403,3 +403,49 @@ def test_sends_and_groups_outlive_a_restart_of_the_server(tmp_path: Path) -> Non
                 assert is_done.wait(30)
                 thread.join()
     assert got[0] == b"before" and got[-1] == b"after"
+
+
+def test_nothing_that_was_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    topic, group = a_name("orders"), a_name("billing")
+    acknowledged: set[bytes] = set()
+    got: list[bytes] = []
+
+    async def produce(mq: AsyncClient, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            body = b"%d" % len(acknowledged)
+            await mq.send(topic, body, timeout=30)
+            acknowledged.add(body)
+
+    async def consume(mq: AsyncClient) -> None:
+        async for message in mq.consume(topic, group=group):
+            async with message:
+                got.append(message.body)
+
+    async def reach(count: int) -> None:
+        while len(acknowledged) < count or not acknowledged <= set(got):
+            await asyncio.sleep(0.01)
+
+    async def work() -> None:
+        stop = asyncio.Event()
+        with serving(tmp_path, durability="sync") as first:
+            async with AsyncClient(first.namesrv) as producer, AsyncClient(first.namesrv) as consumer:
+                tasks = [asyncio.create_task(produce(producer, stop))]
+                await asyncio.sleep(0)
+                while not acknowledged:
+                    await asyncio.sleep(0.01)
+                tasks.append(asyncio.create_task(consume(consumer)))
+                await reach(100)
+                first.process.kill()
+                first.process.wait()
+                before = len(acknowledged)
+                with serving(tmp_path, listen=first.broker, namesrv_listen=first.namesrv, durability="sync"):
+                    while len(acknowledged) < before + 100:
+                        await asyncio.sleep(0.01)
+                    stop.set()
+                    await tasks[0]
+                    await reach(before + 100)
+                    tasks[1].cancel()
+                    await asyncio.gather(tasks[1], return_exceptions=True)
+
+    run(work)
+    assert acknowledged <= set(got)

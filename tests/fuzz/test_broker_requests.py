@@ -50,9 +50,8 @@ def fuzz_broker(folder: Path, *, seed: int, rounds: int, is_damaged: bool = Fals
     assert {*folder.iterdir()} == {data.parent, bystander}
     assert [*(folder / "broker").iterdir()] == [data]
     assert bystander.read_text() == "untouched"
-    print(
-        f"seed={seed} damaged={is_damaged} {dict(asking.counts)} slowest={asking.slowest[0]:.3f} s {asking.slowest[1]:.200}"
-    )
+    seconds, request = asking.slowest
+    print(f"seed={seed} damaged={is_damaged} {dict(asking.counts)} slowest={seconds:.3f} s {request:.200}")
     return asking
 
 

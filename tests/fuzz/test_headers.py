@@ -24,7 +24,9 @@ NO_FRAME = "no frame"
 
 numbers = st.sampled_from([0, 1, 2, 310, 2**31 - 1, 2**31, -(2**31) - 1, 2**63, 2**64, 1.0, True, None, "0", "310", ""])
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text()) | numbers
-send_values = st.sampled_from(["0", "1", "-1", "", " 1", "1.0", "true", "false", "null", "9" * 20, 0, True, None, []])
+send_values: st.SearchStrategy[object] = st.sampled_from(
+    ["0", "1", "-1", "", " 1", "1.0", "true", "false", "null", "9" * 20, 0, True, None, []]
+)
 send_fields = st.fixed_dictionaries(
     {"b": st.text(), "e": send_values, "f": send_values, "g": send_values, "h": send_values, "i": st.text()},
     optional={"j": send_values, "m": send_values, "a": values},
@@ -57,7 +59,7 @@ def facts(decode: Any, frame: Frame) -> object:
 
 def check_agreement(frame: Frame) -> None:
     expected, found = facts(decode_command, frame), facts(decode_fast, frame)
-    assert found == expected or expected == NO_FRAME
+    assert expected in (found, NO_FRAME)
 
 
 @given(headers, st.sampled_from([(",", ":"), (", ", ": ")]), st.booleans())

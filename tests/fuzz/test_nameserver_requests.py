@@ -18,7 +18,7 @@ CHUNK = 200
 
 
 def fuzz_name_server(folder: Path, *, seed: int, rounds: int, is_damaged: bool = False) -> Asking:
-    """Ask a new name server so many rounds of every request, those that it knows ten times; check all that must hold."""
+    """Ask a new name server so many rounds of every request, its own ten times; check all that must hold."""
     bystander = folder / "outside.txt"
     bystander.write_text("untouched")
     data = folder / "namesrv"

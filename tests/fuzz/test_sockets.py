@@ -16,14 +16,14 @@ from typing import Self
 
 import pytest
 
-from embermq.format.command import Command, decode_command, encode_command, make_request
-from embermq.format.frame import MAX_FRAME_SIZE, encode_frame, split_frames
+from embermq.format.command import encode_command, make_request
+from embermq.format.frame import MAX_FRAME_SIZE, encode_frame
 from tests.builders import wait_until
 from tests.e2e.conftest import Served, serving
+from tests.e2e.line import PATIENCE_S, Line
 from tests.fuzz.hostile import CODES, Hostile
 from tests.unit.broker.brokers import pull_fields, send_fields
 
-PATIENCE_S = 20.0
 SLOWEST_BYSTANDER_S = 5.0  # on a busy machine; an event loop that is stuck would be stuck for longer
 MEMORY_BOUND = 192 * 1024 * 1024  # how much more a server may have after an attack than before
 TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
@@ -44,55 +44,6 @@ LIES = {
     "binary, cut": encode_frame(1, b"\0\x0a\0", 0),
     "binary, lying": encode_frame(1, struct.pack(">hBhiii", 10, 0, 479, 1, 0, 2**31 - 1), 0),
 }
-
-
-class Line:
-    """One plain connection to a broker."""
-
-    def __init__(self, address: str) -> None:
-        host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
-        self._received = b""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def send(self, data: bytes) -> None:
-        """Send as much as the other side takes before it closes."""
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self.socket.sendall(data)
-
-    def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-        request = make_request(code, fields, body)
-        self.send(encode_command(request))
-        answer = self.receive()
-        assert answer.opaque == request.opaque
-        return answer
-
-    def receive(self) -> Command:
-        while True:
-            frames, taken = split_frames(self._received)
-            if frames:
-                self._received = b""
-                assert len(frames) == 1
-                return decode_command(frames[0])
-            data = self.socket.recv(1 << 20)
-            assert data, "the connection was closed"
-            self._received += data
-
-    def is_closed_by_peer(self) -> bool:
-        """Wait until the other side closes; what it says before that does not matter."""
-        try:
-            while self.socket.recv(1 << 20):
-                pass
-        except ConnectionResetError:
-            return True
-        except TimeoutError:
-            return False
-        return True
 
 
 class Bystander:

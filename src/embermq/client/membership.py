@@ -95,7 +95,8 @@ class Membership:
 
     async def stop(self) -> None:
         """Leave the group; what is done is committed."""
-        await end_tasks([*self._tasks, *(puller.task for puller in self._pullers.values())])
+        await end_tasks(self._tasks)  # first, because it is they who begin with queues
+        await end_tasks(puller.task for puller in self._pullers.values())
         self._tasks, self._pullers = [], {}
         await self._try("last commit", asyncio.wait_for(self.commit(), LAST_COMMIT_S))
         for progress in self.progress.values():
@@ -107,21 +108,24 @@ class Membership:
         self._must_rebalance.set()
 
     async def heartbeat(self) -> None:
-        """Tell every broker that has queues for us. Raises what the last of them refuses us with."""
+        """Tell every broker that has queues for us. Raises what one of them says if none takes it."""
         body = encode_heartbeat(self._heartbeat_values())
-        failure: EmberError | None = None
-        for address in await self._masters():
+        failures: dict[str, EmberError] = {}
+        addresses = await self._masters()
+        for address in addresses:
             try:
-                answer = await self._connections.call(
-                    address, RequestCode.HEART_BEAT, body=body, timeout_s=self._timeout_s
-                )
-                check_answer(answer, f"heartbeat of group {self.group!r}", topic=self._topic, group=self.group)
-                self._told.add(address)
+                await self._tell(address, body)
             except EmberError as error:
-                failure = error
-                log.warning("heartbeat failed broker=%s group=%s cause=%s", address, self.group, error)
-        if failure is not None:
-            raise failure
+                failures[address] = error
+        if failures and len(failures) == len(addresses):
+            raise failures[addresses[-1]]
+        for address, failure in failures.items():
+            log.warning("heartbeat failed broker=%s group=%s cause=%s", address, self.group, failure)
+
+    async def _tell(self, address: str, body: bytes) -> None:
+        answer = await self._connections.call(address, RequestCode.HEART_BEAT, body=body, timeout_s=self._timeout_s)
+        check_answer(answer, f"heartbeat of group {self.group!r}", topic=self._topic, group=self.group)
+        self._told.add(address)
 
     def _heartbeat_values(self) -> Heartbeat:
         consume_from = _CONSUME_FROM.get(str(self._start), "CONSUME_FROM_TIMESTAMP")

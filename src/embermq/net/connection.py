@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._owed = 0
         self._is_paused = False  # reading; see _regulate
+        self._is_ending = False  # reads nothing more
         self._is_blocked = False  # writing
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -142,7 +143,8 @@ class Connection(asyncio.Protocol):
         answer = self._calls[request.opaque] = self._loop.create_future()
         self.send(request)
         try:
-            return await asyncio.wait_for(answer, timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for loses a cancellation that comes with the answer
+                return await answer
         except TimeoutError as error:
             raise CallTimeout(f"{self.peer} did not answer request {request.code} within {timeout_s:g} s") from error
         finally:
@@ -156,6 +158,11 @@ class Connection(asyncio.Protocol):
     def settle(self, count: int) -> None:
         """So many of them are answered, or wait for something that the peer knows of."""
         self._owed -= count
+        self._regulate()
+
+    def stop_reading(self) -> None:
+        """Take no more requests; those that are in hand can still be answered."""
+        self._is_ending = True
         self._regulate()
 
     @property
@@ -183,11 +190,12 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self.is_closed or self._transport.is_closing():
             return
         limit = self._limits.in_flight
+        must_wait = self._is_ending or (self._is_blocked and self._is_server)
         if self._is_paused:
-            if not (self._is_blocked and self._is_server) and self._owed <= limit // 2:
+            if not must_wait and self._owed <= limit // 2:
                 self._is_paused = False
                 self._transport.resume_reading()
-        elif (self._is_blocked and self._is_server) or self._owed >= limit:
+        elif must_wait or self._owed >= limit:
             self._is_paused = True
             self._transport.pause_reading()
 

@@ -93,6 +93,11 @@ class Server:
         for listener in self._listeners:
             listener.close()
 
+    def stop_reading(self) -> None:
+        """Take no more requests either: else whoever waits for the last answer might wait for ever."""
+        for connection in self.connections:
+            connection.stop_reading()
+
     async def stop(self, *, grace_s: float = 3.0) -> None:
         """Take no more connections, give those that are open a moment to read their answers, and close them."""
         self.stop_accepting()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from embermq.errors import EmberError, IllegalField, NotSupported
 from embermq.format.command import Command
+from embermq.format.frame import MAX_FRAME_SIZE
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
 
@@ -70,6 +71,7 @@ class Router:
     def _is_allowed(self, peer: Peer, request: Command) -> bool:
         assert self._check is not None
         try:
+            self._check_size(request)  # what a request needs may have to be read from its body
             self._check(peer, request)
         except EmberError as error:
             log.warning("refused peer=%s code=%d reason=%s", peer.peer, request.code, error)
@@ -96,10 +98,13 @@ class Router:
     def _handler_of(self, request: Command) -> Handler:
         if request.code not in self._handlers:
             raise NotSupported(f"request type {request.code} not supported")
-        handler, limit = self._handlers[request.code]
+        self._check_size(request)
+        return self._handlers[request.code][0]
+
+    def _check_size(self, request: Command) -> None:
+        limit = self._handlers[request.code][1] if request.code in self._handlers else MAX_FRAME_SIZE
         if len(request.data) > limit:
             raise IllegalField("body", f"{len(request.data)} bytes, limit {limit}; ask for less at a time")
-        return handler
 
     async def _finish(self, peer: Peer, request: Command, work: Coroutine[Any, Any, Answer], began: float) -> None:
         try:

@@ -161,6 +161,7 @@ class BrokerServer:
         if self._lag is not None:
             self._lag.cancel()
         self.server.stop_accepting()
+        self.server.stop_reading()
         await self.broker.stop()
         await self.server.stop()
         await self._http.stop()
