@@ -60,7 +60,7 @@ def test_a_field_that_is_missing(line: Line, name: str) -> None:
 @pytest.mark.parametrize("name", ["queueId", "queueOffset", "maxMsgNums", "sysFlag", "suspendTimeoutMillis"])
 @pytest.mark.parametrize("value", ["many", "1.5", "9" * 40, "0x10", "１"])
 def test_a_field_that_is_no_number(line: Line, name: str, value: str) -> None:
-    check(line.ask(PULL, pull_fields(TOPIC, **{name: value})), ResponseCode.INVALID_PARAMETER, repr(name), "number")
+    check(line.ask(PULL, pull_fields(TOPIC) | {name: value}), ResponseCode.INVALID_PARAMETER, repr(name), "number")
 
 
 def test_a_field_that_is_no_number_of_a_send(line: Line) -> None:

@@ -97,6 +97,15 @@ def memory_of(process: int) -> int:
     raise AssertionError("no VmRSS")
 
 
+def most_memory(process: int, *, seconds: float) -> int:
+    """The most that a process has within so many seconds."""
+    end, most = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        most = max(most, memory_of(process))
+        time.sleep(0.02)
+    return most
+
+
 def files_of(process: int) -> int:
     return len(os.listdir(f"/proc/{process}/fd"))
 
@@ -209,6 +218,46 @@ def test_frames_that_never_end_cost_what_was_sent_of_them_and_no_more(server: Se
             line.send(promise + piece)
         held = memory_of(server.process.pid) - before
         assert held < 2 * count * len(piece) + MEMORY_BOUND
+
+
+def test_answers_that_nobody_reads_are_not_made(server: Served) -> None:
+    process, asks = server.process.pid, encode_command(make_request(11, pull_fields("unread")))
+    with Line(server.broker) as line:
+        for _ in range(4):
+            assert line.ask(310, send_fields("unread"), bytes(64 * 1024)).code == 0
+    before = memory_of(process)
+    with unharmed(server), ExitStack() as stack:
+        for _ in range(3):
+            line = stack.enter_context(Line(server.broker))
+            line.socket.settimeout(1.0)
+            with suppress(TimeoutError):  # once its requests are not read any more
+                line.socket.sendall(asks * 2000)  # for 500 MiB each
+        held = most_memory(process, seconds=2.0) - before
+        print(f"{held / 2**20:.1f} MiB held")
+        assert held < MEMORY_BOUND
+
+
+def test_connections_that_say_nothing_count_against_the_limit_too(tmp_path: Path) -> None:
+    config = tmp_path / "ember.toml"
+    config.write_text("[server]\nmax_connections = 20\n")
+    with serving(tmp_path, "-c", str(config)) as served, Line(served.broker) as early, ExitStack() as stack:
+        exchange(early, "limit", b"before")
+        silent = [stack.enter_context(Line(served.broker)) for _ in range(19)]
+        with Line(served.broker) as late:
+            assert late.is_closed_by_peer()
+        exchange(early, "limit", b"meanwhile")
+        silent[0].socket.close()
+        wait_until(lambda: is_served(served))
+    assert "limit 20 (max_connections)" in served.log.read_text()
+
+
+def is_served(server: Served) -> bool:
+    with Line(server.broker) as line:
+        line.send(encode_command(make_request(0)))
+        try:
+            return line.receive().code == 3
+        except (AssertionError, ConnectionResetError):
+            return False
 
 
 def come_and_go(server: Served, count: int, chance: random.Random) -> None:

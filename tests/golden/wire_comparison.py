@@ -41,6 +41,7 @@ ALLOWED: Final[dict[int, dict[str, str]]] = {
         "settings:fileReservedTime": "the recorded broker was given another",
         "settings:disk*Ratio": "the recorded broker was given others, and tests keep no space free",
         "settings:mapp*FileSize*": "tests have small files",
+        "settings:maxTransfer*OnMessageInMemory": "ours gives more at once to a client that asks for more",
         "settings:waitTimeMillsInSendQueue": "200 ms refuse sends after a pause of the machine; ours waits longer",
     },
     RequestCode.GET_ALL_TOPIC_CONFIG: {"body:dataVersion.*": _VERSION, "body:mappingDataVersion.*": _VERSION},

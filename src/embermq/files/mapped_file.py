@@ -216,9 +216,9 @@ class MappedFile(Holdable):
             for offset, number in places.items():
                 self.write_at(offset, form.pack(number))
             return
-        pack_into, memory = form.pack_into, self._map
+        pack, size, memory = form.pack, form.size, self._map
         for offset, number in places.items():
-            pack_into(memory, offset, number)
+            memory[offset : offset + size] = pack(number)
         self._is_overwritten = True
         self._extent = max(self._extent, end)
 

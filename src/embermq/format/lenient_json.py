@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring
 from typing import Final, NoReturn
 
 from embermq.errors import CorruptRecord
@@ -252,9 +253,13 @@ def _browser_safe(value: object) -> object:
 
 def _format(value: object, line: str) -> str:
     """`value` as it is written where `line` begins a new line."""
+    if type(value) is str:  # most values are one of these two, and a table is written at every change
+        return _format_text(value)
+    if type(value) is int:
+        return str(value)
     inner = line + "\t"
     match value:
-        case Mapping():
+        case dict() | Mapping():
             members = [_format_member(key, member, inner) for key, member in value.items()]
             return "{" + ",".join(members) + line + "}" if members else "{}"
         case list():
@@ -266,11 +271,18 @@ def _format(value: object, line: str) -> str:
             return "[" + ",".join(sorted(_format(element, inner) for element in value)) + "]"
         case float() if not math.isfinite(value):
             return "null"
-    text = json.dumps(value, ensure_ascii=False)
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        case str():
+            return _format_text(value)
+    return json.dumps(value)
+
+
+def _format_text(text: str) -> str:
+    if text.isascii():
+        return encode_basestring(text)
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode_basestring(text))
 
 
 def _format_member(key: object, value: object, line: str) -> str:
     if isinstance(key, int):
         return f"{key}:{_format(value, line)}"
-    return f"{line}{_format(str(key), line)}:{_format(value, line)}"
+    return f"{line}{_format_text(str(key))}:{_format(value, line)}"

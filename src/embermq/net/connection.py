@@ -31,10 +31,16 @@ class ConnectionLimits(NamedTuple):
     frame: FrameLimits = FrameLimits()
     in_flight: int = 1024  # requests that are not answered yet, long polls aside
     idle_s: float = 120.0
-    write_high: int = 4 * 1024 * 1024  # bytes of answers that wait for the peer
+    write_high: int = 4 * 1024 * 1024  # bytes of answers that wait for the peer; beyond it, nothing new is answered
+    write_limit: int = 64 * 1024 * 1024  # beyond it, which takes answers that came due all at once, it is closed
 
 
 DEFAULT_LIMITS = ConnectionLimits()
+
+# How many requests are handed on at a time. Those with a body bring something and have small answers; those
+# without one ask for something, and what they get is many times as large.
+BRINGING = 256
+ASKING = 8
 
 
 class Connection(asyncio.Protocol):
@@ -56,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._is_server = is_server
         self._on_close = on_close
+        self._waiting: Sequence[Command] = ()  # requests that are handed on when the peer has taken its answers
         self._part = bytearray()  # of a frame that is not whole yet
         self._missing = 0  # bytes of it
         self._calls: dict[int, asyncio.Future[Command]] = {}
@@ -100,7 +107,7 @@ class Connection(asyncio.Protocol):
         if len(requests) < len(commands):
             self._take_answers([command for command in commands if command.is_answer])
         if requests:
-            self._receiver(self, requests)
+            self._hand_on([*self._waiting, *requests] if self._waiting else requests)
 
     def pause_writing(self) -> None:
         self._is_blocked = True
@@ -108,6 +115,8 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_blocked = False
+        if self._waiting:
+            self._hand_on(self._waiting)
         self._regulate()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -117,6 +126,7 @@ class Connection(asyncio.Protocol):
             if not call.done():
                 call.set_exception(ConnectionLost(f"{self.peer} closed the connection: {error or 'no reason given'}"))
         self._part = bytearray()
+        self._waiting = ()
         if not self._closed.done():
             self._closed.set_result(None)
         self._on_close(self)
@@ -133,14 +143,22 @@ class Connection(asyncio.Protocol):
 
     def write(self, frames: bytes) -> None:
         """Write whole frames."""
-        if self._transport is not None and not self.is_closed:
-            self._transport.write(frames)
+        transport = self._transport
+        if transport is None or self.is_closed or transport.is_closing():
+            return
+        if self._is_blocked and self._is_server and transport.get_write_buffer_size() > self._limits.write_limit:
+            reason = f"it does not read its answers: more than {self._limits.write_limit} bytes wait"
+            log.warning("connection closed peer=%s reason=%s", self.peer, reason)
+            transport.abort()
+            return
+        transport.write(frames)
 
     async def call(self, request: Command, *, timeout_s: float) -> Command:
         """Send a request and wait for its answer. Raises ConnectionLost or CallTimeout."""
         if self.is_closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed")
-        answer = self._calls[request.opaque] = self._loop.create_future()
+        answer: asyncio.Future[Command] = self._loop.create_future()
+        self._calls[request.opaque] = answer
         self.send(request)
         try:
             async with asyncio.timeout(timeout_s):  # wait_for loses a cancellation that comes with the answer
@@ -181,6 +199,17 @@ class Connection(asyncio.Protocol):
 
     async def wait_closed(self) -> None:
         await asyncio.shield(self._closed)
+
+    def _hand_on(self, requests: Sequence[Command]) -> None:
+        """Have requests answered while the peer takes its answers; the others wait until it does again."""
+        at, count = 0, len(requests)
+        while at < count and not (self._is_blocked and self._is_server):
+            begin, brings = at, bool(requests[at].body)
+            most = min(count, begin + (BRINGING if brings else ASKING))
+            while at < most and bool(requests[at].body) is brings:
+                at += 1
+            self._receiver(self, requests[begin:at] if at - begin < count else requests)
+        self._waiting = requests[at:] if at < count else ()
 
     def _regulate(self) -> None:
         """Read only while the peer takes its answers and does not ask too much at once.
