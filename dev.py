@@ -47,7 +47,7 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    set_up("dev")
+    set_up("dev", "fast")
     chosen = [argument for argument in arguments if argument != "--all"]
     if chosen:
         return run(PYTHON, "-m", "pytest", *arguments)
@@ -59,7 +59,7 @@ def test(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    set_up("dev")
+    set_up("dev", "fast")
     results = [
         run(PYTHON, "-m", "ruff", "format", "--check", "--quiet", *arguments),
         run(PYTHON, "-m", "ruff", "check", "--quiet", *arguments),

@@ -269,8 +269,10 @@ def come_and_go(server: Served, count: int, chance: random.Random) -> None:
             match chance.randrange(4):
                 case 0:
                     line.send(chance.randbytes(chance.randrange(1, 40)))
-                case 1:
+                case 1:  # buffers of 256 KiB each, so not more than one at a time here
                     line.send(TLS_HELLO)
+                    line.socket.shutdown(socket.SHUT_WR)
+                    assert line.is_closed_by_peer()
                 case 2:
                     line.send(encode_command(make_request(11, pull_fields("nothing", suspendTimeoutMillis="9000"))))
 

@@ -126,6 +126,7 @@ def _print(values: dict[str, str]) -> int:
 
 def _run(settings: Settings, arguments: argparse.Namespace, *, with_broker: bool, with_name_server: bool) -> int:
     import asyncio
+    import gc
     import logging
 
     from embermq.server.logs import set_up_logs
@@ -146,7 +147,14 @@ def _run(settings: Settings, arguments: argparse.Namespace, *, with_broker: bool
             with_name_server=with_name_server,
             insecure_public=arguments.insecure_public,
         )
-        await process.run(lambda line: print(line, flush=True), say=print_note)
+
+        def announce(line: str) -> None:
+            # What is there now stays for good, and messages make no cycles: look for garbage among them seldom.
+            gc.freeze()
+            gc.set_threshold(100_000, 20, 50)
+            print(line, flush=True)
+
+        await process.run(announce, say=print_note)
 
     asyncio.run(serve())
     return 0

@@ -29,13 +29,13 @@ class SendCommand(Command):
     """A SEND whose numbers are read already; its fields by name are read when they are asked for."""
 
     __slots__ = ("_frame", "_whole", "sent")
+    _whole: Command
+    code = _SEND_CODE
+    form = JSON_FORM
 
     def __init__(self, frame: Frame, opaque: int, flag: int, sent: Any) -> None:
         # Not Command's: most of what it would set is never looked at.
         self._frame = frame
-        self._whole: Command | None = None
-        self.code = _SEND_CODE
-        self.form = JSON_FORM
         self.body = frame[2]
         self.opaque = opaque
         self.flag = flag
@@ -43,9 +43,11 @@ class SendCommand(Command):
 
     def whole(self) -> Command:
         """The same with all its parts."""
-        if self._whole is None:
+        try:
+            return self._whole
+        except AttributeError:
             self._whole = decode_plainly(self._frame)
-        return self._whole
+            return self._whole
 
     fields = property(lambda self: self.whole().fields)
     remark = property(lambda self: self.whole().remark)
@@ -60,7 +62,6 @@ if msgspec is None:
         return decode_plainly(frame)
 
 else:
-
     _I32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
     class _Header(msgspec.Struct, gc=False):

@@ -86,11 +86,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
         if self._part:
-            self._part += data
             self._missing -= len(data)
             if self._missing > 0:
+                self._part += data
                 return
-            data = bytes(self._part)
+            data = b"".join((self._part, data))
             self._part = bytearray()
         try:
             frames, taken = split_frames(data, self._limits.frame)

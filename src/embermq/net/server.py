@@ -165,6 +165,9 @@ class Server:
             )
         except (OSError, TimeoutError) as error:
             log.warning("connection refused peer=%s reason=%s", peer, str(error) or "no TLS handshake in time")
+            # The frames in it refer to the buffers of the connection, and to whatever refers to it: 256 KiB each
+            # that would lie there until the garbage collector comes by.
+            error.__traceback__ = None
             return
         if not connection.is_closed:
             self.connections.add(connection)

@@ -54,12 +54,19 @@ class Router:
         """Handle all requests of one read, in their order."""
         if self._check is not None:
             requests = [request for request in requests if self._is_allowed(peer, request)]
+        handlers = {self._batch_handlers.get(code) for code in {request.code for request in requests}}
+        if len(handlers) == 1:  # nearly always
+            self._hand_on(peer, handlers.pop(), requests)
+            return
         for handler, run in groupby(requests, lambda request: self._batch_handlers.get(request.code)):
-            if handler is not None:
-                handler(peer, list(run))
-            else:
-                for request in run:
-                    self._handle(peer, request)
+            self._hand_on(peer, handler, list(run))
+
+    def _hand_on(self, peer: Peer, handler: BatchHandler | None, requests: Sequence[Command]) -> None:
+        if handler is not None:
+            handler(peer, requests)
+        else:
+            for request in requests:
+                self._handle(peer, request)
 
     async def stop(self) -> None:
         """Wait for the requests that are being answered."""

@@ -168,15 +168,15 @@ class SendHandlers:
 
     def _count(self, drafts: Sequence[DraftFields], submitted: Submitted, milliseconds: float) -> None:
         sizes: dict[tuple[bytes, int], list[int]] = {}
-        for (topic, queue, *_), size in zip(drafts, submitted.sizes, strict=True):
-            found = sizes.get((topic, queue))
-            if found is None:
-                sizes[topic, queue] = [size]
+        for draft, size in zip(drafts, submitted.sizes, strict=True):
+            place = draft[:2]  # topic and queue
+            if place in sizes:
+                sizes[place].append(size)
             else:
-                found.append(size)
-        for (name, number), each in sizes.items():
-            self._statistics.count_put(name.decode(), number, len(each), sum(each))
-            self._statistics.count_put_time(name.decode(), number, int(milliseconds))
+                sizes[place] = [size]
+        for (topic, queue), each in sizes.items():
+            self._statistics.count_put(topic.decode(), queue, len(each), sum(each))
+            self._statistics.count_put_time(topic.decode(), queue, int(milliseconds))
 
     def _note_requester(self, peer: Peer, sent: Sent) -> None:
         """Remember whom the reply to this message goes to: its heartbeat may come later than the reply."""
