@@ -23,7 +23,7 @@ from embermq.files.mapped_file import MappedFile
 
 log = logging.getLogger(__name__)
 
-WINDOW = 16 << 20  # bytes kept warm ahead of the appends
+WINDOW = 4 << 20  # bytes kept warm ahead of the appends
 _WARM_STEP = 1 << 20
 _STUCK_AFTER = 120.0  # seconds after which a disk that does not answer is reported
 

@@ -19,8 +19,8 @@ def test_a_pull_that_waited_but_wants_no_answer_gets_none(tmp_path: Path) -> Non
     async def work(broker: Broker) -> None:
         client = Client(broker)
         await client.send()
-        client.tell(make_request(RequestCode.PULL_MESSAGE, pull_fields(offset=1, **WAITING), oneway=True))
-        asked = make_request(RequestCode.PULL_MESSAGE, pull_fields(offset=1, **WAITING))
+        client.tell(make_request(RequestCode.PULL_MESSAGE, pull_fields(offset=1) | WAITING, oneway=True))
+        asked = make_request(RequestCode.PULL_MESSAGE, pull_fields(offset=1) | WAITING)
         client.tell(asked)
         assert len(broker.polls) == 2
         client.peer.take_sent()
