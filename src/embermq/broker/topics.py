@@ -30,6 +30,8 @@ BENCHMARK_QUEUES = 1024
 CLUSTER_QUEUES = 16
 SCHEDULE_QUEUES = 18
 REPLY_SUFFIX = "_REPLY_TOPIC"
+NEAR = 3  # characters by which the length of a name may differ that was meant
+MOST_COMPARED = 500  # names: a search among all of many would cost the broker more than the asker
 
 OnChange = Callable[[Sequence[TopicConfig]], None]
 
@@ -60,7 +62,8 @@ class BrokerTopics:
         return found
 
     def not_found(self, name: str) -> TopicNotFound:
-        near = get_close_matches(name[:300], self._store.topics(), 1)
+        alike = [known for known in self._store.topics() if abs(len(known) - len(name)) <= NEAR]
+        near = get_close_matches(name[:300], alike[:MOST_COMPARED], 1)
         return TopicNotFound(name, near[0] if near else None)
 
     def for_send(self, name: str, *, template: str, queues: int) -> TopicConfig:

@@ -104,7 +104,7 @@ class Router:
 
     def _handler_of(self, request: Command) -> Handler:
         if request.code not in self._handlers:
-            raise NotSupported(f"request type {request.code} not supported")
+            raise NotSupported(f"request type {request.code} not supported; a newer EmberMQ may serve it")
         self._check_size(request)
         return self._handlers[request.code][0]
 

@@ -160,7 +160,7 @@ class SendHandlers:
 
     def _refuse(self, peer: Peer, request: Command, error: Exception) -> None:
         if not isinstance(error, EmberError):
-            log.error("send failed peer=%s fields=%s", peer.peer, dict(request.fields), exc_info=error)
+            log.error("send failed peer=%s opaque=%d", peer.peer, request.opaque, exc_info=error)
         refusal = self._answers.refused(request, error)
         self._observe(request.code, refusal.code, 0.0)
         if not request.is_oneway:
