@@ -33,7 +33,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.mark.parametrize("topic", ["", " ", "a b", "a/b", "../etc", "ü", "a" * 128, "%RETRY%" + "g" * 249, "a\0b", "."])
+@pytest.mark.parametrize(
+    "topic", ["", " ", "a b", "a/b", "../etc", "ü", "a" * 128, "%RETRY%" + "g" * 249, "a\0b", ".", "a#b"]
+)
 def test_an_illegal_topic_is_refused(store: Store, topic: str) -> None:
     check_refused(store, IllegalTopic, Message(topic, b"x"))
 
