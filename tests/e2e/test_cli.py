@@ -244,7 +244,11 @@ def test_members_that_want_different_things_are_named(shell: Shell, ember: Serve
             wait_until(lambda: len(set(owners(shell, group))) == 2, seconds=30)
             (facts,) = shell.lines("group", "show", group)
             assert len(facts["conflicts"]) == 2
-            assert "messages are lost" in shell.run("group", "show", group).stderr
+            done = shell.run("group", "show", group)
+            assert sum(line.startswith("conflict ") for line in done.stdout.splitlines()) == 2
+            assert "messages are lost" in done.stderr
+    said = [line for line in ember.log.read_text().splitlines() if "subscriptions differ" in line and group in line]
+    assert said and all(json.loads(line)["level"] == "WARNING" for line in said)
 
 
 def owners(shell: Shell, group: str) -> list[str]:

@@ -95,12 +95,14 @@ def show(arguments: argparse.Namespace) -> int:
         print_line(f"member   {client.client_id} at {client.address} ({client.language})")
     if not view.members:
         print_line("member   none")
+    for line in view.conflicts:
+        print_line(f"conflict {line}")
     if view.queues:
         print_line("")
         heads = ("topic", "broker", "queue", "offset", "end", "lag", "behind", "member")
         print_table(heads, [_row(lag) for lag in view.queues])
-    for line in view.conflicts:
-        print_note(f"members read different things, so messages are lost: {line}")
+    if view.conflicts:
+        print_note("members of this group read different things, so messages are lost; let all subscribe to the same")
     return 0
 
 
