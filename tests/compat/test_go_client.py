@@ -70,6 +70,7 @@ def now_ms() -> int:
 
 
 def test_sync_sends_give_ids_queues_and_increasing_offsets(producer: GoProducer, topic: str) -> None:
+    """go.send-sync"""
     results = producer.send(some(topic, 5 * QUEUES))
 
     assert all(result["ok"] for result in results), results
@@ -81,6 +82,7 @@ def test_sync_sends_give_ids_queues_and_increasing_offsets(producer: GoProducer,
 
 
 def test_async_sends_call_back_ok(producer: GoProducer, topic: str) -> None:
+    """go.send-async"""
     results = producer.send(some(topic, 100), how="async")
 
     assert all(result["ok"] for result in results), results
@@ -90,6 +92,7 @@ def test_async_sends_call_back_ok(producer: GoProducer, topic: str) -> None:
 def test_a_batch_is_consumed_message_by_message(
     go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.send-batch"""
     messages = [{**message, "tags": "t", "keys": [f"k-{n}"]} for n, message in enumerate(some(topic, 10))]
     [result] = producer.send(messages, how="batch")
     consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
@@ -132,6 +135,7 @@ def test_properties_keys_and_tag_come_back(
 def test_two_push_consumers_share_a_topic(
     go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.push-clustering"""
     group = fresh("group")
     consumers = [go.push_consumer(fresh(word), topic, group=group) for word in ("one", "two")]
     share_the_queues(consumers, producer, topic)
@@ -176,6 +180,7 @@ def shared_of(deliveries: list[Delivery]) -> list[str]:
 def test_a_tag_expression_chooses_messages(
     go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.push-tags"""
     tags = ["A", "B", "C", "AB", ""]
     messages = [message for tag in tags for message in some(topic, 2 * QUEUES, word=tag or "none", tags=tag)]
     producer.send(messages)
@@ -193,6 +198,7 @@ def test_a_tag_expression_chooses_messages(
 def test_broadcasting_gives_everything_to_everyone(
     go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.push-broadcast"""
     group = fresh("group")
     producer.send(some(topic, 10, word="early"))
     consumers = [go.push_consumer(fresh(word), topic, group=group, model="broadcasting") for word in ("one", "two")]
@@ -208,6 +214,7 @@ def test_broadcasting_gives_everything_to_everyone(
 def test_a_restarted_consumer_goes_on_behind_the_committed_offsets(
     go: GoTool, producer: GoProducer, scene: Scene, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.push-offset-resume"""
     group = fresh("group")
     producer.send(some(topic, 20, word="before"))
     first = go.push_consumer(fresh("first"), topic, group=group)
@@ -231,6 +238,7 @@ def committed(scene: Scene, group: str, topic: str) -> int:
 def test_a_message_reaches_a_waiting_pull_within_a_second(
     go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.push-latency"""
     consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
     producer.send(some(topic, QUEUES, word="warm"))
     consumer.received(QUEUES)
@@ -249,6 +257,7 @@ def test_a_message_reaches_a_waiting_pull_within_a_second(
 def test_a_message_that_failed_comes_again(
     go: GoTool, producer: GoProducer, scene: Scene, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.push-retry"""
     group = fresh("group")
     go.push_consumer(fresh("early"), topic, group=group).stop()
     scene.wait_for_route(f"%RETRY%{group}")  # a client that starts before this looks for it again only after 30 s
@@ -266,6 +275,7 @@ def test_a_message_that_failed_comes_again(
 
 
 def test_an_orderly_consumer_gets_every_shard_in_order(go: GoTool, topic: str, fresh: Callable[[str], str]) -> None:
+    """go.orderly"""
     producer = go.producer(fresh("hashing"), select="hash")
     shards, each = 8, 25
     messages = [
@@ -305,6 +315,7 @@ def test_a_delayed_message_arrives_after_its_delay(
 def test_a_pull_consumer_reads_a_topic_from_its_start(
     go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.pull-consumer"""
     messages = some(topic, 100)
     producer.send(messages)
     consumer = go.pull_consumer(fresh("consumer"), topic, group=fresh("group"))
@@ -321,6 +332,7 @@ def test_a_pull_consumer_reads_a_topic_from_its_start(
 def test_messages_of_the_java_producer_reach_the_go_consumer(
     go: GoTool, scene: Scene, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.java-to-go"""
     properties = {"amount": "12", "größe": "大 and small"}
     plain = scene.message(topic, "small", tags="eu", keys=["a", "b"], properties=properties, flag=7)
     large = {"topic": topic, "size": 200_000, "tags": "us"}  # compressed by the client
@@ -355,6 +367,7 @@ def test_messages_of_the_go_producer_reach_the_java_consumer(
 def test_a_request_gets_the_reply_of_the_java_consumer(
     producer: GoProducer, scene: Scene, topic: str, fresh: Callable[[str], str]
 ) -> None:
+    """go.request-reply"""
     answering = scene.producer(fresh("java"))
     scene.push(fresh("group"), {topic: "*"}, listener={"replyWith": answering.name})
     producer.send(some(topic, 1))  # so that it knows the broker, to which it then sends heartbeats
