@@ -1,0 +1,275 @@
+"""The answers to plain SENDs that are stored: one frame a row, in the form of its request.
+
+JSON answers are pieces of text with numbers and ids between them, binary ones the same as fields:
+
+    {"code":0,"extFields":{"queueId":"▮","transactionId":"▮","msgId":"▮▮","TRACE_ON":"true","MSG_REGION":"…",
+    "queueOffset":"▮"},"flag":1,"language":"PYTHON","opaque":▮,"serializeTypeCurrentRPC":"JSON","version":479}
+
+The bytes are those of the broker's own answers.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Final, NamedTuple
+
+from embermq.format.command import ANSWER, LANGUAGES, VERSION
+from embermq.format.frame import BINARY_FORM, JSON_FORM
+from embermq.kernels.compiling import inlined, kernel, part
+from embermq.kernels.memory import address_of, copy, fits, get, load_u8, store_8, store_16, store_32
+from embermq.kernels.send_rows import (
+    FORM,
+    ONEWAY,
+    OPAQUE,
+    POSITION,
+    QUEUE,
+    QUEUE_OFFSET,
+    ROW_SIZE,
+    UNIQUE_AT,
+    UNIQUE_SIZE,
+    SendRows,
+)
+from embermq.model.properties import MSG_REGION, TRACE_ON
+
+# Why it stopped.
+ALL_DONE: Final = 0
+OUTPUT_FULL: Final = 1  # the next answer needs more room
+NOT_PLAIN: Final = 2  # the next row is for ordinary code
+
+_HEAD_SIZE: Final = 8
+_HEX_SIZE: Final = 16  # of a position in a message id
+_LONGEST_NUMBER: Final = 20
+_LONGEST_UNIQUE: Final = 64 * 1024  # no header holds a longer one
+_PYTHON: Final = LANGUAGES.index("PYTHON")
+
+# The pieces that an AnswerTexts keeps, one after the other; their ends stand before them.
+_BEFORE_QUEUE: Final = 0
+_BEFORE_UNIQUE: Final = 1
+_BEFORE_POSITION: Final = 2
+_BEFORE_OFFSET: Final = 3
+_BEFORE_OPAQUE: Final = 4
+_END: Final = 5
+_BINARY_QUEUE: Final = 6
+_BINARY_POSITION: Final = 7
+_BINARY_OFFSET: Final = 8
+_BINARY_UNIQUE: Final = 9
+_BINARY_END: Final = 10
+_PIECES: Final = 11
+
+
+class Written(NamedTuple):
+    """How far a call got."""
+
+    rows: int
+    size: int
+    reason: int
+
+
+def _field(name: str, value: bytes | None = None) -> bytes:
+    """A field of a binary header; without a value, what comes before the size of one."""
+    key = struct.pack(">h", len(name)) + name.encode()
+    return key if value is None else key + struct.pack(">i", len(value)) + value
+
+
+class AnswerTexts:
+    """What all answers have in common, for a region and our own address as message ids have it (in hexadecimal)."""
+
+    def __init__(self, region: str, host: bytes) -> None:
+        pieces = (
+            b'{"code":0,"extFields":{"queueId":"',
+            b'","transactionId":"',
+            b'","msgId":"' + host,
+            b'","TRACE_ON":"true","MSG_REGION":' + json.dumps(region).encode() + b',"queueOffset":"',
+            b'"},"flag":1,"language":"PYTHON","opaque":',
+            b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
+            _field("queueId"),
+            _field("msgId") + struct.pack(">i", len(host) + _HEX_SIZE) + host,
+            _field("queueOffset"),
+            _field("transactionId"),
+            _field(MSG_REGION, region.encode(errors="replace")) + _field(TRACE_ON, b"true"),
+        )
+        assert len(pieces) == _PIECES
+        ends = [sum(map(len, pieces[: number + 1])) for number in range(_PIECES)]
+        text = b"".join(pieces)
+        self._memory = struct.pack(f"={_PIECES}q", *ends) + text + bytes(-len(text) % 8)
+        self.address = address_of(self._memory)
+        self.size = len(self._memory)
+
+
+@part
+def _piece_size(texts: int, number: int) -> int:
+    return get(texts, number) - (get(texts, number - 1) if number > 0 else 0)
+
+
+@part
+def _write_piece(out: int, texts: int, number: int) -> int:
+    size = _piece_size(texts, number)
+    copy(out, texts + _PIECES * 8 + get(texts, number) - size, size)
+    return out + size
+
+
+@inlined
+def _check_texts(texts: int, size: int) -> bool:
+    """Whether the ends of the pieces rise and stay inside."""
+    if size < _PIECES * 8:
+        return False
+    before = 0
+    for number in range(_PIECES):
+        end = get(texts, number)
+        if end < before or end > size - _PIECES * 8:
+            return False
+        before = end
+    return True
+
+
+@part
+def _count_digits(value: int) -> int:
+    """How many bytes a number takes; it is none whose negation is too large."""
+    count = 2 if value < 0 else 1
+    rest = abs(value)
+    while rest >= 10:
+        rest //= 10
+        count += 1
+    return count
+
+
+@part
+def _write_number(out: int, value: int, size: int) -> int:
+    rest = abs(value)
+    at = out + size
+    while True:
+        at -= 1
+        store_8(at, 0x30 + rest % 10)
+        rest //= 10
+        if rest == 0:
+            break
+    if value < 0:
+        store_8(out, 0x2D)
+    return out + size
+
+
+@part
+def _write_position(out: int, position: int) -> int:
+    for index in range(_HEX_SIZE):
+        digit = position >> (60 - 4 * index) & 0xF
+        store_8(out + index, digit + (0x30 if digit < 10 else 0x37))
+    return out + _HEX_SIZE
+
+
+@part
+def _is_alphanumeric(at: int, size: int) -> bool:
+    for index in range(size):
+        byte = load_u8(at + index)
+        lower = byte | 0x20
+        if not (0x30 <= byte <= 0x39 or 0x61 <= lower <= 0x7A):
+            return False
+    return True
+
+
+@inlined
+def _write_json(out: int, row: int, unique: int, texts: int, size: int) -> None:
+    store_32(out, _HEAD_SIZE - 4 + size)
+    store_32(out + 4, JSON_FORM << 24 | size)
+    out = _write_piece(out + _HEAD_SIZE, texts, _BEFORE_QUEUE)
+    out = _write_number(out, get(row, QUEUE), _count_digits(get(row, QUEUE)))
+    out = _write_piece(out, texts, _BEFORE_UNIQUE)
+    copy(out, unique, get(row, UNIQUE_SIZE))
+    out = _write_piece(out + get(row, UNIQUE_SIZE), texts, _BEFORE_POSITION)
+    out = _write_position(out, get(row, POSITION))
+    out = _write_piece(out, texts, _BEFORE_OFFSET)
+    out = _write_number(out, get(row, QUEUE_OFFSET), _count_digits(get(row, QUEUE_OFFSET)))
+    out = _write_piece(out, texts, _BEFORE_OPAQUE)
+    out = _write_number(out, get(row, OPAQUE), _count_digits(get(row, OPAQUE)))
+    _write_piece(out, texts, _END)
+
+
+@part
+def _write_number_field(out: int, texts: int, piece: int, value: int) -> int:
+    out = _write_piece(out, texts, piece)
+    size = _count_digits(value)
+    store_32(out, size)
+    return _write_number(out + 4, value, size)
+
+
+@inlined
+def _write_binary(out: int, row: int, unique: int, texts: int, size: int) -> None:
+    store_32(out, _HEAD_SIZE - 4 + size)
+    store_32(out + 4, BINARY_FORM << 24 | size)
+    store_16(out + 8, 0)
+    store_8(out + 10, _PYTHON)
+    store_16(out + 11, VERSION)
+    store_32(out + 13, get(row, OPAQUE))
+    store_32(out + 17, ANSWER)
+    store_32(out + 21, 0)  # no remark
+    store_32(out + 25, size - 21)
+    out = _write_number_field(out + 29, texts, _BINARY_QUEUE, get(row, QUEUE))
+    out = _write_piece(out, texts, _BINARY_POSITION)
+    out = _write_position(out, get(row, POSITION))
+    out = _write_number_field(out, texts, _BINARY_OFFSET, get(row, QUEUE_OFFSET))
+    out = _write_piece(out, texts, _BINARY_UNIQUE)
+    store_32(out, get(row, UNIQUE_SIZE))
+    copy(out + 4, unique, get(row, UNIQUE_SIZE))
+    _write_piece(out + 4 + get(row, UNIQUE_SIZE), texts, _BINARY_END)
+
+
+@inlined
+def _header_size(row: int, fixed_json: int, fixed_binary: int) -> int:
+    numbers = _count_digits(get(row, QUEUE)) + _count_digits(get(row, QUEUE_OFFSET))
+    size = numbers + _HEX_SIZE + get(row, UNIQUE_SIZE)
+    if get(row, FORM) == JSON_FORM:
+        return size + fixed_json + _count_digits(get(row, OPAQUE))
+    return size + fixed_binary
+
+
+@inlined
+def _is_plain(row: int, unique: int, scratch_size: int) -> bool:
+    """Whether the numbers of a row are what they should be, and its unique id needs no escapes."""
+    size, form = get(row, UNIQUE_SIZE), get(row, FORM)
+    if size <= 0 or size > _LONGEST_UNIQUE or not fits(get(row, UNIQUE_AT), size, scratch_size):
+        return False
+    if get(row, POSITION) < 0 or get(row, QUEUE_OFFSET) < 0 or get(row, QUEUE) < 0:
+        return False
+    if not -(2**31) <= get(row, OPAQUE) < 2**31:
+        return False
+    return form == BINARY_FORM or (form == JSON_FORM and _is_alphanumeric(unique, size))
+
+
+@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64, int64)")
+def write_answers(
+    rows: int, count: int, scratch: int, scratch_size: int, texts: int, texts_size: int, out: int, out_size: int
+) -> tuple[int, int, int]:
+    """Write the answers to `count` rows, none for those that want none; see Written for what is returned."""
+    at, end = out, out + out_size
+    if not _check_texts(texts, texts_size):
+        return 0, 0, NOT_PLAIN
+    last = get(texts, _END)
+    fixed_json, fixed_binary = last, get(texts, _BINARY_END) - last + 21 + 3 * 4
+    for number in range(count):
+        row = rows + number * ROW_SIZE
+        if get(row, ONEWAY) != 0:
+            continue
+        unique = scratch + get(row, UNIQUE_AT)
+        if not _is_plain(row, unique, scratch_size):
+            return number, at - out, NOT_PLAIN
+        size = _header_size(row, fixed_json, fixed_binary)
+        if end - at < _HEAD_SIZE + size:
+            return number, at - out, OUTPUT_FULL
+        if get(row, FORM) == JSON_FORM:
+            _write_json(at, row, unique, texts, size)
+        else:
+            _write_binary(at, row, unique, texts, size)
+        at += _HEAD_SIZE + size
+    return count, at - out, ALL_DONE
+
+
+def answer_rows(from_: SendRows, begin: int, end: int, texts: AnswerTexts, out: int, out_size: int) -> Written:
+    """The same for the rows [begin, end) of memory that belongs together."""
+    if not 0 <= begin <= end <= from_.capacity:
+        raise ValueError(f"rows {begin} to {end}; there are {from_.capacity}")
+    return Written._make(
+        write_answers(
+            from_.rows_address + begin * ROW_SIZE, end - begin, from_.scratch_address, from_.scratch_size,
+            texts.address, texts.size, out, out_size,
+        )
+    )  # fmt: skip

@@ -1,0 +1,142 @@
+"""Records of a queue, copied one after the other: the body of the answer to a pull.
+
+    entries   ├ position, size, tags code ┼ …           of one queue, from mapped memory (format/queue_entry.py)
+    files     start, readable size, address │ …         of the log, in their order; three 64-bit numbers each
+    codes     code │ …                                  of the tags that are wanted; none means all
+
+What ordinary code finds by the same entries is found here, up to the first entry that is unusual: blank, damaged,
+or for a record that is not whole in one file. Who calls keeps all these files mapped until the call returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from embermq.format.queue_entry import MAX_ADDRESS, QUEUE_ENTRY_SIZE
+from embermq.kernels.compiling import Table, kernel, part, variable
+from embermq.kernels.memory import copy, get, load_i32, load_i64
+
+# Why it stopped.
+ENTRIES_DONE: Final = 0
+ENOUGH: Final = 1  # the next one would be too many, or too large
+UNUSUAL: Final = 2  # the next entry is for ordinary code
+OUTPUT_FULL: Final = 3  # the next record does not fit
+
+_FILE: Final = 3  # numbers of a file
+_I32: Final = 2**31
+
+
+class Gathered(NamedTuple):
+    """How far a call got."""
+
+    entries: int  # looked at; the next offset is that much further
+    records: int
+    size: int
+    reason: int
+
+
+class LogFiles:
+    """The readable parts of the log's files, where kernels find them."""
+
+    def __init__(self, parts: Iterable[tuple[int, int, int]]) -> None:
+        """`parts` have a start, a size that can be read and an address each."""
+        self._memory: Table = np.array([*parts], np.int64).reshape(-1, _FILE)
+        self.address = int(self._memory.ctypes.data)
+        self.count = len(self._memory)
+
+
+class WantedCodes:
+    """Tags codes, where kernels find them."""
+
+    def __init__(self, codes: Iterable[int] = ()) -> None:
+        self._memory = np.array(sorted(codes), np.int64)
+        self.address = int(self._memory.ctypes.data)
+        self.count = len(self._memory)
+
+
+@part
+def _find_file(files: int, count: int, position: int) -> int:
+    """The file, by its address in the list, in whose readable part `position` lies; 0 if there is none."""
+    low, high = variable(0), count
+    while low < high:
+        middle = (low + high) >> 1
+        file = files + middle * _FILE * 8
+        start = get(file, 0)
+        if position < start:
+            high = middle
+        elif position - start < get(file, 1):
+            return file
+        else:
+            low = middle + 1
+    return 0
+
+
+@part
+def _is_wanted(codes: int, count: int, code: int) -> bool:
+    """Whether the lower half of a tags code, as a number with a sign, is among those wanted."""
+    code = ((code & 0xFFFF_FFFF) ^ _I32) - _I32
+    for index in range(count):  # noqa: SIM110 - numba has no any()
+        if get(codes, index) == code:
+            return True
+    return False
+
+
+@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def gather_records(
+    entries: int,
+    entries_size: int,
+    files: int,
+    file_count: int,
+    codes: int,
+    code_count: int,
+    limit: int,
+    max_bytes: int,
+    out: int,
+    out_size: int,
+) -> tuple[int, int, int, int]:
+    """Copy at most `limit` records and `max_bytes`, but one at least; see Gathered for what is returned."""
+    count = entries_size // QUEUE_ENTRY_SIZE
+    file = start = end = variable(0)
+    records = written = variable(0)
+    for number in range(count):
+        entry = entries + number * QUEUE_ENTRY_SIZE
+        position, size, code = load_i64(entry), load_i32(entry + 8), load_i64(entry + 12)
+        if position < 0 or size <= 0:
+            return number, records, written, UNUSUAL
+        if records > 0 and (records >= limit or size > max_bytes - written):
+            return number, records, written, ENOUGH
+        if code_count > 0:
+            if code <= MAX_ADDRESS:
+                return number, records, written, UNUSUAL
+            if not _is_wanted(codes, code_count, code):
+                continue
+        if file == 0 or not start <= position < end:
+            file = _find_file(files, file_count, position)
+            if file == 0:
+                return number, records, written, UNUSUAL
+            start = get(file, 0)
+            end = start + get(file, 1)
+        if size > end - position:
+            return number, records, written, UNUSUAL
+        if size > out_size - written:
+            return number, records, written, OUTPUT_FULL
+        copy(out + written, get(file, 2) + position - start, size)
+        written += size
+        records += 1
+    return count, records, written, ENTRIES_DONE
+
+
+def gather_into(
+    out: int, out_size: int, entries: int, entries_size: int, files: LogFiles, codes: WantedCodes, *,
+    limit: int, max_bytes: int,
+) -> Gathered:  # fmt: skip
+    """The same with the lists as they are kept."""
+    return Gathered._make(
+        gather_records(
+            entries, entries_size, files.address, files.count, codes.address, codes.count, limit, max_bytes,
+            out, out_size,
+        )
+    )  # fmt: skip

@@ -1,0 +1,49 @@
+"""What is known of plain SENDs on their way through the kernels: one row of 64-bit numbers each.
+
+`parse_sends` fills a row up to BODY_SIZE. The columns after it belong to those who store the message:
+the number of its topic, and where it went. `write_answers` reads all of them.
+
+    source    what was received; TOPIC_AT and BODY_AT count from its first byte
+    scratch   properties as they are stored, without escapes; PROPERTIES_AT and UNIQUE_AT count from its first byte
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+OPAQUE: Final = 0
+QUEUE: Final = 1
+SYS_FLAG: Final = 2  # only the bits that a client may set
+BORN_TIME: Final = 3
+FLAG: Final = 4
+ONEWAY: Final = 5  # 1 if no answer is wanted
+FORM: Final = 6  # of the header, and so of the answer
+TOPIC_AT: Final = 7
+TOPIC_SIZE: Final = 8
+PROPERTIES_AT: Final = 9
+PROPERTIES_SIZE: Final = 10
+UNIQUE_AT: Final = 11
+UNIQUE_SIZE: Final = 12
+BODY_AT: Final = 13
+BODY_SIZE: Final = 14
+TOPIC: Final = 15
+QUEUE_OFFSET: Final = 16
+POSITION: Final = 17
+
+COLUMNS: Final = 18
+ROW_SIZE: Final = COLUMNS * 8
+
+
+class SendRows:
+    """Memory for rows and their properties, used again and again."""
+
+    def __init__(self, capacity: int, scratch_size: int) -> None:
+        self.capacity = capacity
+        self.scratch_size = scratch_size
+        self.rows = np.zeros((capacity, COLUMNS), np.int64)
+        self.scratch = np.zeros(max(scratch_size, 1), np.uint8)
+        # As plain numbers: numpy's are slow to hand over, and uint64 beside int64 turns into float64 in a kernel.
+        self.rows_address = int(self.rows.ctypes.data)
+        self.scratch_address = int(self.scratch.ctypes.data)
