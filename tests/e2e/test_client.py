@@ -376,6 +376,18 @@ def test_a_name_server_that_is_away_is_passed_over(ember: Served) -> None:
         assert mq.send(a_name("orders"), b"x").offset == 0
 
 
+def test_a_send_waits_for_a_server_that_is_being_restarted(tmp_path: Path) -> None:
+    with serving(tmp_path) as first, Client(first.namesrv, timeout=20) as mq:
+        mq.send(a_name("known"), b"x")
+        assert first.stop() == 0
+        outcome: list[object] = []
+        sender = threading.Thread(target=lambda: outcome.append(mq.send(a_name("unknown"), b"y")))
+        sender.start()
+        with serving(tmp_path, listen=first.broker, namesrv_listen=first.namesrv):
+            sender.join(20)
+            assert [receipt.offset for receipt in outcome] == [0]  # type: ignore[attr-defined]
+
+
 def test_sends_and_groups_outlive_a_restart_of_the_server(tmp_path: Path) -> None:
     topic, group = a_name("orders"), a_name("billing")
     got: list[bytes] = []

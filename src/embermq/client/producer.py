@@ -234,9 +234,18 @@ class Producer:
         )
 
     async def _route(self, topic: str, deadline: Deadline, *, refresh: bool = False) -> Route:
+        """Where to send. Name servers that were there before are waited for; an address that never answered is not."""
+        backoff = Backoff(longest_s=1.0)
         try:
             async with asyncio.timeout(deadline.left_s):
-                return await self._routes.find_writable(topic, refresh=refresh)
+                while True:
+                    try:
+                        return await self._routes.find_writable(topic, refresh=refresh)
+                    except EmberError as error:
+                        wait_s = backoff.next()
+                        if not is_passing(error) or not self._routes.has_answered or wait_s >= deadline.left_s:
+                            raise
+                        await asyncio.sleep(wait_s)
         except TimeoutError as error:
             raise CallTimeout(f"no route of topic {topic!r} within {deadline.seconds:g} s") from error
 

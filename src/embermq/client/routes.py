@@ -70,6 +70,7 @@ class Routes:
         self._connections = connections
         self._name_servers = list(name_servers)
         self._timeout_s = timeout_s
+        self.has_answered = False  # any name server, ever
         self._known: dict[str, tuple[Route, float]] = {}  # with the time of asking
         self._asking: dict[str, asyncio.Lock] = {}
 
@@ -127,6 +128,7 @@ class Routes:
         answer = await self._connections.call_any(
             self._name_servers, RequestCode.GET_ROUTE_BY_TOPIC, {"topic": topic}, timeout_s=self._timeout_s
         )
+        self.has_answered = True
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         check_answer(answer, f"route of topic {topic!r}", topic=topic)
