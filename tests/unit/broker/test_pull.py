@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -203,5 +204,30 @@ def test_a_reset_is_answered_once_and_the_old_offset_is_not_committed_over_it(tm
         assert offsets(answer) == (1, 0, 5)
         assert broker.offsets.find("orders", "billing", 0) == 1
         assert bodies(await client.pull(offset=1))[0] == b"1"
+
+    with_broker(tmp_path / "store", work)
+
+
+async def beat(client: Client, expression: str, *, version: int) -> None:
+    """Tell the broker what the group reads, as a Java consumer does."""
+    subscription = {"topic": "orders", "subString": expression, "subVersion": version, "expressionType": "TAG"}
+    consumer = {
+        "groupName": "billing", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription],
+    }  # fmt: skip
+    body = {"clientID": "me@1", "consumerDataSet": [consumer], "producerDataSet": []}
+    assert (await client.ask(34, body=json.dumps(body).encode())).code == 0
+
+
+def test_a_client_that_is_ahead_of_its_heartbeat_loses_nothing_to_its_old_filter(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        await beat(client, "t0", version=1000)
+        assert bodies(await client.pull(sysFlag="0", subVersion="1000")) == [b"0", b"2", b"4"]
+        assert bodies(await client.pull(sysFlag="0", subVersion="0")) == [b"0", b"2", b"4"]
+        assert bodies(await client.pull(sysFlag="0", subVersion="2000")) == [b"0", b"1", b"2", b"3", b"4"]
+        await beat(client, "t1", version=2000)
+        assert bodies(await client.pull(sysFlag="0", subVersion="2000")) == [b"1", b"3"]
 
     with_broker(tmp_path / "store", work)

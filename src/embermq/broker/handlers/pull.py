@@ -193,13 +193,17 @@ class PullHandlers:
         if sys_flag & HAS_SUBSCRIPTION:
             kind, expression = fields.get("expressionType") or TAG, fields.get("subscription") or "*"
         else:
-            kind, expression = self._subscribed(group, topic)
+            kind, expression = self._subscribed(request, group, topic)
         if kind != TAG:
             raise IllegalFilter(f"filters of type {kind[:80]!r} are not evaluated by this broker yet; use tags")
         return TagFilter.parse(expression)
 
-    def _subscribed(self, group: GroupConfig, topic: TopicConfig) -> tuple[str, str]:
-        """The type and text of the filter that the group's heartbeats asked for."""
+    def _subscribed(self, request: Command, group: GroupConfig, topic: TopicConfig) -> tuple[str, str]:
+        """The type and text of the filter that the group's heartbeats asked for.
+
+        A client that knows of a newer one, and has not told it yet, gets every message: it looks at the tags itself,
+        and what were left out by the old filter would be lost to it.
+        """
         members = self._membership.consumer(group.name)
         if members is None:
             raise NotSubscribed(f"no member of group {group.name!r} is known; it must send a heartbeat first")
@@ -210,7 +214,8 @@ class PullHandlers:
         found = self._membership.find_subscription(group.name, topic.name)
         if found is None:
             raise NotSubscribed(f"group {group.name!r} has not subscribed to topic {topic.name!r}")
-        return found.expression_type, found.expression
+        is_newer = (find_integer(request.fields, "subVersion") or 0) > found.version
+        return found.expression_type, "*" if is_newer and found.expression_type == TAG else found.expression
 
 
 def _fields(pull: _Pull, next_offset: int, low: int, high: int) -> dict[str, str]:
