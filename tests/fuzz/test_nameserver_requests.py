@@ -63,9 +63,15 @@ def check_works(name_server: NameServer, broker: Caller) -> None:
 
 
 def test_a_name_server_answers_spoilt_requests_of_every_kind_and_goes_on(memory_path: Path) -> None:
-    asking = fuzz_name_server(memory_path, seed=1, rounds=20)
-    assert set(CODES) <= {code for code, _ in asking.outcomes}
-    understood = {code for code, outcome in asking.outcomes if outcome == 0}
+    outcomes: set[tuple[int, int]] = set()
+    for seed in range(1, 6):  # chance decides how far requests get, so more are made up if some got nowhere
+        folder = memory_path / str(seed)
+        folder.mkdir()
+        outcomes |= set(fuzz_name_server(folder, seed=seed, rounds=20).outcomes)
+        understood = {code for code, outcome in outcomes if outcome == 0}
+        if understood >= set(OWN_CODES):
+            break
+    assert set(CODES) <= {code for code, _ in outcomes}
     assert understood >= set(OWN_CODES)
 
 

@@ -40,6 +40,7 @@ from embermq.broker.runtime_info import RuntimeInfo
 from embermq.broker.send_answers import SendAnswers
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.tables import Tables
 from embermq.broker.topics import BrokerTopics
 from embermq.clock import Clock
 from embermq.format.frame import MAX_FRAME_SIZE
@@ -170,9 +171,8 @@ class Broker:
         )
         self.router.add_batch(CODES, sends.receive)
         levels = len(self.delay_levels)
-        pulls = PullHandlers(
-            store, self.topics, self.groups, self.offsets, self.membership, self.polls, self.statistics, settings
-        )
+        tables = Tables(store, self.topics, self.groups, self.offsets, self.membership)
+        pulls = PullHandlers(tables, self.polls, self.statistics, settings)
         backs = SendBackHandlers(
             store,
             self.puts,
@@ -192,28 +192,10 @@ class Broker:
             backs,
             QueryHandlers(store, check_topic=self._check_topic),
             ClientHandlers(self.membership, self.locks, clock=self.clock),
-            OffsetHandlers(store, self.topics, self.groups, self.offsets, self.membership, delays=self.delays.table),
-            ConsumeStatsHandlers(
-                store,
-                self.topics,
-                self.groups,
-                self.offsets,
-                self.membership,
-                self.statistics,
-                broker_name=name,
-                host_of=self._host_of,
-                clock=self.clock,
-            ),
-            RelayHandlers(store, self.topics, self.groups, self.membership, broker_name=name),
-            ResetHandlers(
-                store,
-                self.topics,
-                self.groups,
-                self.offsets,
-                self.membership,
-                broker_name=name,
-                wake=self.polls.wake,
-            ),
+            OffsetHandlers(tables, delays=self.delays.table),
+            ConsumeStatsHandlers(tables, self.statistics, broker_name=name, host_of=self._host_of, clock=self.clock),
+            RelayHandlers(tables, broker_name=name),
+            ResetHandlers(tables, broker_name=name, wake=self.polls.wake),
             TopicAdminHandlers(
                 store, self.topics, self.offsets, self.statistics, modes, broker_name=name, clock=self.clock
             ),

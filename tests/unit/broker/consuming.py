@@ -20,6 +20,7 @@ from embermq.broker.locks import QueueLocks
 from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.tables import Tables
 from embermq.broker.topics import BrokerTopics
 from embermq.errors import EmberError
 from embermq.format.command import Command, make_request
@@ -61,19 +62,19 @@ class Consuming:
         return config
 
     def routes(self) -> dict[int, Handler]:
-        parts = (self.store, self.topics, self.groups, self.offsets, self.membership)
+        tables = Tables(self.store, self.topics, self.groups, self.offsets, self.membership)
         delays = DelayTable(DataVersion(0, 1, 2), {1: 5})
         stats = ConsumeStatsHandlers(
-            *parts, self.statistics, broker_name=BROKER, host_of=lambda peer: peer.local, clock=self.clock
+            tables, self.statistics, broker_name=BROKER, host_of=lambda peer: peer.local, clock=self.clock
         )
         resets = ResetHandlers(
-            *parts, broker_name=BROKER, wake=lambda topic, queue: self.woken.append((topic, queue)), push_after_s=0.01
+            tables, broker_name=BROKER, wake=lambda topic, queue: self.woken.append((topic, queue)), push_after_s=0.01
         )
         return {
             **ClientHandlers(self.membership, self.locks, clock=self.clock).routes(),
-            **OffsetHandlers(*parts, delays=lambda: delays, young_bytes=self.young_bytes).routes(),
+            **OffsetHandlers(tables, delays=lambda: delays, young_bytes=self.young_bytes).routes(),
             **stats.routes(),
-            **RelayHandlers(self.store, self.topics, self.groups, self.membership, broker_name=BROKER).routes(),
+            **RelayHandlers(tables, broker_name=BROKER).routes(),
             **resets.routes(),
         }
 

@@ -10,6 +10,7 @@ import pytest
 
 from embermq import Message
 from embermq.broker.handlers.resets import ResetHandlers
+from embermq.broker.tables import Tables
 from embermq.format.command import make_request
 from embermq.format.consume_status_body import encode_client_status
 from embermq.format.offset_table_body import decode_offset_table
@@ -99,7 +100,7 @@ def test_a_member_that_does_not_pull_is_told_of_the_queues_that_it_holds(consumi
     other.will_answer(0, encode_client_status({}))
     odd.will_answer(0, b"{nonsense")
     handlers = ResetHandlers(
-        *(consuming.store, consuming.topics, consuming.groups, consuming.offsets, consuming.membership),
+        Tables(consuming.store, consuming.topics, consuming.groups, consuming.offsets, consuming.membership),
         broker_name=BROKER,
         wake=lambda topic, queue: None,
         push_after_s=0.0,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from embermq.broker.membership import Membership
 from embermq.broker.statistics import BrokerStatistics
-from embermq.broker.topics import BrokerTopics
+from embermq.broker.tables import Tables
 from embermq.clock import Clock
 from embermq.format.batch_entry import BatchEntry
 from embermq.format.cluster_body import encode_topic_list
@@ -32,9 +31,6 @@ from embermq.model.topic import TopicConfig
 from embermq.rpc.fields import I32, find_boolean, find_integer, read_integer, read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
-from embermq.store.groups import Groups
-from embermq.store.offsets import ConsumerOffsets
-from embermq.store.store import Store
 
 MOST_ENTRIES: Final = 10_000  # of a queue in one answer
 _NEVER: Final = 2**63 - 1
@@ -45,22 +41,14 @@ class ConsumeStatsHandlers:
 
     def __init__(
         self,
-        store: Store,
-        topics: BrokerTopics,
-        groups: Groups,
-        offsets: ConsumerOffsets,
-        membership: Membership,
+        tables: Tables,
         statistics: BrokerStatistics,
         *,
         broker_name: str,
         host_of: Callable[[Peer], Host],
         clock: Clock,
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._membership = membership
+        self._tables = tables
         self._statistics = statistics
         self._broker_name = broker_name
         self._host_of = host_of
@@ -85,7 +73,7 @@ class ConsumeStatsHandlers:
         named = [name for name in (fields.get("topic") or fields.get("topicList") or "").split(";") if name]
         rate = 0.0
         queues: dict[BrokerQueue, QueueProgress] = {}
-        for topic in self._known(group, named or sorted(self._offsets.topics_of(group))):
+        for topic in self._known(group, named or sorted(self._tables.offsets.topics_of(group))):
             stats = self._stats(group, topic, topic.read_queues)
             rate += stats.rate
             queues.update(stats.queues)
@@ -95,8 +83,8 @@ class ConsumeStatsHandlers:
         """The same of every group, topic by topic."""
         only_ordered = find_boolean(request.fields, "isOrder")
         found: dict[str, list[ConsumeStats]] = {}
-        for group in self._groups.table().groups:
-            topics = self._known(group, sorted(self._offsets.topics_of(group)))
+        for group in self._tables.groups.table().groups:
+            topics = self._known(group, sorted(self._tables.offsets.topics_of(group)))
             wanted = [topic for topic in topics if topic.order or not only_ordered]
             found[group] = [self._stats(group, topic, topic.write_queues) for topic in wanted]
         return make_answer(request, body=encode_broker_consume_stats(str(self._host_of(peer)), found))
@@ -104,25 +92,25 @@ class ConsumeStatsHandlers:
     def list_groups(self, peer: Peer, request: Command) -> Command:
         """Who reads a topic, or ever did."""
         topic = read_text(request.fields, "topic")
-        groups = self._offsets.groups_of(topic).union(self._membership.subscribers(topic))
+        groups = self._tables.offsets.groups_of(topic).union(self._tables.membership.subscribers(topic))
         return make_answer(request, body=encode_group_list(sorted(groups)))
 
     def list_topics(self, peer: Peer, request: Command) -> Command:
         """What a group reads, or ever did."""
         name = read_text(request.fields, "group")
-        group = self._membership.consumer(name)
-        topics = self._offsets.topics_of(name).union(group.subscriptions if group else ())
+        group = self._tables.membership.consumer(name)
+        topics = self._tables.offsets.topics_of(name).union(group.subscriptions if group else ())
         return make_answer(request, body=encode_topic_list(sorted(topics)))
 
     def show_subscription(self, peer: Peer, request: Command) -> Command:
         group, topic = read_text(request.fields, "group"), read_text(request.fields, "topic")
-        found = self._membership.find_subscription(group, topic)
+        found = self._tables.membership.find_subscription(group, topic)
         return make_answer(request, body=encode_subscription(group, topic, found))
 
     def show_times(self, peer: Peer, request: Command) -> Command:
         """When the messages of a topic's queues were stored, and those that a group consumed."""
         group = read_text(request.fields, "group")
-        topic = self._topics.read(read_text(request.fields, "topic"))
+        topic = self._tables.topics.read(read_text(request.fields, "topic"))
         spans = [self._times(group, topic.name, queue) for queue in range(topic.write_queues)]
         return make_answer(request, body=encode_time_spans(spans))
 
@@ -132,11 +120,11 @@ class ConsumeStatsHandlers:
         topic = read_text(fields, "topic")
         left_out = set((fields.get("filterGroups") or "").split(","))
         smallest: dict[int, int] = {}
-        for group in sorted(self._offsets.groups_of(topic) - left_out):
-            for queue, offset in self._offsets.queues(topic, group).items():
-                if offset >= self._store.offsets(topic, queue=queue)[0]:
+        for group in sorted(self._tables.offsets.groups_of(topic) - left_out):
+            for queue, offset in self._tables.offsets.queues(topic, group).items():
+                if offset >= self._tables.store.offsets(topic, queue=queue)[0]:
                     smallest[queue] = min(offset, smallest.get(queue, offset))
-        for queue, offset in self._offsets.queues(topic, fields.get("compareGroup") or "").items():
+        for queue, offset in self._tables.offsets.queues(topic, fields.get("compareGroup") or "").items():
             if smallest.get(queue, _NEVER) > offset:
                 smallest[queue] = _NEVER
         return make_answer(request, body=encode_corrections(dict(sorted(smallest.items()))))
@@ -145,15 +133,15 @@ class ConsumeStatsHandlers:
         """Entries of a queue, and whether a group wants their messages."""
         fields = request.fields
         topic, queue = read_text(fields, "topic"), read_integer(fields, "queueId", limit=I32)
-        if queue not in self._store.queues(topic):
+        if queue not in self._tables.store.queues(topic):
             remark = f"queue {queue} of topic {topic[:255]!r} does not exist, or nothing was sent to it yet"
             return make_answer(request, ResponseCode.SYSTEM_ERROR, remark=remark)
-        begin, end = self._store.offsets(topic, queue=queue)
+        begin, end = self._tables.store.offsets(topic, queue=queue)
         count = min(max(find_integer(fields, "count", limit=I32) or 0, 0), MOST_ENTRIES)
         group = fields.get("consumerGroup")
-        wanted = self._membership.find_subscription(group, topic) if group else None
+        wanted = self._tables.membership.find_subscription(group, topic) if group else None
         offset = find_integer(fields, "index") or 0
-        entries = self._store.entries(topic, queue=queue, offset=offset, limit=count)
+        entries = self._tables.store.entries(topic, queue=queue, offset=offset, limit=count)
         body = encode_queue_dump(
             [_show(entry, wanted) for entry in entries],
             begin=begin,
@@ -167,9 +155,9 @@ class ConsumeStatsHandlers:
 
     def _known(self, group: str, names: Iterable[str]) -> list[TopicConfig]:
         """The topics that there are, without those that the group's members do not read any more."""
-        members = self._membership.consumer(group)
+        members = self._tables.membership.consumer(group)
         read = members.subscriptions if members else {}
-        found = [self._topics.find(name) for name in names if not read or name in read]
+        found = [self._tables.topics.find(name) for name in names if not read or name in read]
         return [topic for topic in found if topic is not None]
 
     def _stats(self, group: str, topic: TopicConfig, queues: int) -> ConsumeStats:
@@ -181,17 +169,17 @@ class ConsumeStatsHandlers:
         return ConsumeStats(minute.rate if minute else 0.0, progress)
 
     def _progress(self, group: str, topic: str, queue: int) -> QueueProgress:
-        offset = self._offsets.find(topic, group, queue) or 0
-        last = self._store.store_time(topic, queue=queue, offset=offset - 1) if offset > 0 else None
-        _, end = self._store.offsets(topic, queue=queue)
-        return QueueProgress(end, offset, self._offsets.pull_offset(topic, group, queue), last or 0)
+        offset = self._tables.offsets.find(topic, group, queue) or 0
+        last = self._tables.store.store_time(topic, queue=queue, offset=offset - 1) if offset > 0 else None
+        _, end = self._tables.store.offsets(topic, queue=queue)
+        return QueueProgress(end, offset, self._tables.offsets.pull_offset(topic, group, queue), last or 0)
 
     def _times(self, group: str, topic: str, queue: int) -> QueueTimes:
-        begin, end = self._store.offsets(topic, queue=queue)
-        offset = self._offsets.find(topic, group, queue) or 0
+        begin, end = self._tables.store.offsets(topic, queue=queue)
+        offset = self._tables.offsets.find(topic, group, queue) or 0
 
         def time_at(offset: int) -> int:
-            time_ms = self._store.store_time(topic, queue=queue, offset=offset)
+            time_ms = self._tables.store.store_time(topic, queue=queue, offset=offset)
             return -1 if time_ms is None else time_ms
 
         first = time_at(begin)

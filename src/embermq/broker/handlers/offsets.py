@@ -13,8 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from embermq.broker.membership import Membership
-from embermq.broker.topics import BrokerTopics
+from embermq.broker.tables import Tables
 from embermq.errors import GroupNotFound, IllegalQueue
 from embermq.format.command import Command, make_answer
 from embermq.format.tables import DelayTable, offset_members, version_members
@@ -24,8 +23,6 @@ from embermq.model.message import time_of
 from embermq.rpc.fields import I32, find_boolean, read_integer, read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
-from embermq.store.groups import Groups
-from embermq.store.offsets import ConsumerOffsets
 from embermq.store.store import Store
 
 YOUNG_BYTES: Final = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 4 // 10
@@ -37,20 +34,12 @@ class OffsetHandlers:
 
     def __init__(
         self,
-        store: Store,
-        topics: BrokerTopics,
-        groups: Groups,
-        offsets: ConsumerOffsets,
-        membership: Membership,
+        tables: Tables,
         *,
         delays: Callable[[], DelayTable],
         young_bytes: int = YOUNG_BYTES,
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._membership = membership
+        self._tables = tables
         self._delays = delays
         self._young_bytes = young_bytes
 
@@ -71,7 +60,7 @@ class OffsetHandlers:
         fields = request.fields
         topic, queue = _read_queue(request)
         group = read_text(fields, "consumerGroup")
-        offset = self._offsets.find(topic, group, queue)
+        offset = self._tables.offsets.find(topic, group, queue)
         if offset is None and find_boolean(fields, "setZeroIfNotFound") is not False and self._is_young(topic, queue):
             offset = 0
         if offset is None:
@@ -83,39 +72,39 @@ class OffsetHandlers:
         topic, queue = _read_queue(request)
         group = read_text(request.fields, "consumerGroup")
         offset = read_integer(request.fields, "commitOffset")
-        if self._groups.find(group) is None:
+        if self._tables.groups.find(group) is None:
             raise GroupNotFound(group)
-        config = self._topics.read(topic)
+        config = self._tables.topics.read(topic)
         queues = max(config.read_queues, config.write_queues)
-        if not 0 <= queue < queues and queue not in self._offsets.queues(topic, group):
+        if not 0 <= queue < queues and queue not in self._tables.offsets.queues(topic, group):
             raise IllegalQueue(topic, queue, queues)
-        is_taken = self._offsets.commit(topic, group, queue, offset)
+        is_taken = self._tables.offsets.commit(topic, group, queue, offset)
         remark = None if is_taken or offset < 0 else "Offset has been previously reset"
         return make_answer(request, remark=remark)
 
     def get_max(self, peer: Peer, request: Command) -> Command:
         topic, queue = _read_queue(request)
-        return make_answer(request, fields={"offset": str(self._store.offsets(topic, queue=queue)[1])})
+        return make_answer(request, fields={"offset": str(self._tables.store.offsets(topic, queue=queue)[1])})
 
     def get_min(self, peer: Peer, request: Command) -> Command:
         topic, queue = _read_queue(request)
-        return make_answer(request, fields={"offset": str(self._store.offsets(topic, queue=queue)[0])})
+        return make_answer(request, fields={"offset": str(self._tables.store.offsets(topic, queue=queue)[0])})
 
     def search(self, peer: Peer, request: Command) -> Command:
         """The first message at or after a time, or the last at or before it."""
         topic, queue = _read_queue(request)
         upper = request.fields.get("boundaryType", "").lower() == "upper"
-        offset = find_offset(self._store, topic, queue, read_integer(request.fields, "timestamp"), upper=upper)
+        offset = find_offset(self._tables.store, topic, queue, read_integer(request.fields, "timestamp"), upper=upper)
         return make_answer(request, fields={"offset": str(offset)})
 
     def get_earliest_time(self, peer: Peer, request: Command) -> Command:
         topic, queue = _read_queue(request)
-        first, _ = self._store.offsets(topic, queue=queue)
-        time_ms = self._store.store_time(topic, queue=queue, offset=first)
+        first, _ = self._tables.store.offsets(topic, queue=queue)
+        time_ms = self._tables.store.store_time(topic, queue=queue, offset=first)
         return make_answer(request, fields={"timestamp": str(-1 if time_ms is None else time_ms)})
 
     def get_all(self, peer: Peer, request: Command) -> Command:
-        return make_answer(request, body=encode_body(offset_members(self._offsets.table())))
+        return make_answer(request, body=encode_body(offset_members(self._tables.offsets.table())))
 
     def get_delays(self, peer: Peer, request: Command) -> Command:
         table = self._delays()
@@ -127,19 +116,19 @@ class OffsetHandlers:
         fields = request.fields
         source, target = read_text(fields, "srcGroup"), read_text(fields, "destGroup")
         wanted = fields.get("topic", "").strip()
-        for topic in [wanted] if wanted else sorted(self._offsets.topics_of(source)):
-            if self._topics.find(topic) is None:
+        for topic in [wanted] if wanted else sorted(self._tables.offsets.topics_of(source)):
+            if self._tables.topics.find(topic) is None:
                 continue
-            members = self._membership.consumer(source)
+            members = self._tables.membership.consumer(source)
             is_unread = members is not None and members.subscriptions and topic not in members.subscriptions
             if find_boolean(fields, "offline") or not is_unread:
-                self._offsets.clone(source, target, topic)
+                self._tables.offsets.clone(source, target, topic)
         return make_answer(request)
 
     def _is_young(self, topic: str, queue: int) -> bool:
         """Whether the queue still has its first message, and not far from the end of the log."""
-        entries = self._store.entries(topic, queue=queue, offset=0, limit=1)
-        return bool(entries) and self._store.state().log_written - entries[0].position <= self._young_bytes
+        entries = self._tables.store.entries(topic, queue=queue, offset=0, limit=1)
+        return bool(entries) and self._tables.store.state().log_written - entries[0].position <= self._young_bytes
 
 
 def find_offset(store: Store, topic: str, queue: int, time_ms: int, *, upper: bool = False) -> int:

@@ -6,10 +6,9 @@ import logging
 from typing import Final, NamedTuple
 
 from embermq.broker.long_poll import LongPolls
-from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
-from embermq.broker.topics import BrokerTopics
+from embermq.broker.tables import Tables
 from embermq.errors import EmberError, IllegalFilter, IllegalQueue, NotPermitted, NotSubscribed
 from embermq.format.command import Command, make_answer
 from embermq.model.codes import RequestCode, ResponseCode
@@ -21,10 +20,7 @@ from embermq.rpc.fields import I32, find_integer, read_integer, read_text
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Answer, Handler
-from embermq.store.groups import Groups
-from embermq.store.offsets import ConsumerOffsets
 from embermq.store.reading import Found, ReadStatus
-from embermq.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -79,20 +75,12 @@ class PullHandlers:
 
     def __init__(
         self,
-        store: Store,
-        topics: BrokerTopics,
-        groups: Groups,
-        offsets: ConsumerOffsets,
-        membership: Membership,
+        tables: Tables,
         polls: LongPolls,
         statistics: BrokerStatistics,
         settings: BrokerSettings,
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._membership = membership
+        self._tables = tables
         self._polls = polls
         self._statistics = statistics
         self.settings = settings  # replaced when one is changed at run time
@@ -123,22 +111,22 @@ class PullHandlers:
             fields = {"forbiddenType": error.kind}
             return make_answer(request, ResponseCode.NO_PERMISSION, fields, remark=str(error))
         topic, group, queue = pull.topic.name, pull.group.name, pull.queue
-        reset = self._offsets.take_reset(topic, group, queue)
+        reset = self._tables.offsets.take_reset(topic, group, queue)
         if reset is not None:
             return self._reset(request, pull, reset)
         accept = pull.wanted.accepts_code if pull.wanted.codes else None
-        found = self._store.read(
+        found = self._tables.store.read(
             topic, queue=queue, offset=pull.offset, limit=pull.limit, max_bytes=pull.max_bytes, accept=accept
         )
         if may_wait and pull.sys_flag & COMMITS_OFFSET:
-            self._offsets.commit(topic, group, queue, pull.commit_offset)
+            self._tables.offsets.commit(topic, group, queue, pull.commit_offset)
         is_at_end = found.status is ReadStatus.AT_END or (found.status in _NOTHING_YET and pull.offset == 0)
         waits = is_at_end and may_wait and pull.sys_flag & MAY_WAIT and pull.wait_ms > 0
         if waits and self._polls.park(
             topic, queue, peer, request, accept, offset=pull.offset, wait_s=pull.wait_ms / 1000
         ):
             return None
-        self._offsets.note_pull(topic, group, queue, found.next_offset)
+        self._tables.offsets.note_pull(topic, group, queue, found.next_offset)
         return self._answer(request, pull, found)
 
     def _answer(self, request: Command, pull: _Pull, found: Found) -> Command:
@@ -154,7 +142,7 @@ class PullHandlers:
 
     def _reset(self, request: Command, pull: _Pull, offset: int) -> Command:
         """Send the consumer to the offset that somebody has set for its group."""
-        low, high = self._store.offsets(pull.topic.name, queue=pull.queue)
+        low, high = self._tables.store.offsets(pull.topic.name, queue=pull.queue)
         fields = _fields(pull, offset, low, high)
         return make_answer(request, ResponseCode.PULL_OFFSET_MOVED, fields, remark="OFFSET_RESET")
 
@@ -162,10 +150,10 @@ class PullHandlers:
         fields, settings = request.fields, self.settings
         if not settings.permission & Permission.READ:
             raise Forbidden(f"broker {settings.name!r} gives no messages; give it read permission", kind=_BROKER)
-        group = self._groups.read(read_text(fields, "consumerGroup"))
+        group = self._tables.groups.read(read_text(fields, "consumerGroup"))
         if not group.may_consume:
             raise Forbidden(f"group {group.name!r} may not consume; see consumeEnable of its settings", kind=_GROUP)
-        topic = self._topics.read(read_text(fields, "topic"))
+        topic = self._tables.topics.read(read_text(fields, "topic"))
         if not topic.permission & Permission.READ:
             raise Forbidden(f"topic {topic.name!r} may not be read; give it read permission", kind=_TOPIC)
         queue = read_integer(fields, "queueId", limit=I32)
@@ -204,14 +192,14 @@ class PullHandlers:
         A client that knows of a newer one, and has not told it yet, gets every message: it looks at the tags itself,
         and what were left out by the old filter would be lost to it.
         """
-        members = self._membership.consumer(group.name)
+        members = self._tables.membership.consumer(group.name)
         if members is None:
             raise NotSubscribed(f"no member of group {group.name!r} is known; it must send a heartbeat first")
         if members.message_model == "BROADCASTING" and not group.may_broadcast:
             raise Forbidden(f"group {group.name!r} may not consume by broadcast", kind=_BROADCAST)
-        if self._groups.is_forbidden(group.name, topic.name):
+        if self._tables.groups.is_forbidden(group.name, topic.name):
             raise Forbidden(f"group {group.name!r} may not read topic {topic.name!r}", kind=_GROUP_AND_TOPIC)
-        found = self._membership.find_subscription(group.name, topic.name)
+        found = self._tables.membership.find_subscription(group.name, topic.name)
         if found is None:
             raise NotSubscribed(f"group {group.name!r} has not subscribed to topic {topic.name!r}")
         is_newer = (find_integer(request.fields, "subVersion") or 0) > found.version

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from embermq.broker.client_calls import ask_status, relay
 from embermq.broker.consumer_group import Member
-from embermq.broker.membership import Membership
-from embermq.broker.topics import BrokerTopics
+from embermq.broker.tables import Tables
 from embermq.errors import CorruptRecord, NotOnline, OutOfRange, TransportError
 from embermq.format.command import Command, make_answer
 from embermq.format.consume_status_body import encode_consume_status
@@ -19,8 +18,6 @@ from embermq.model.codes import RequestCode, ResponseCode
 from embermq.rpc.fields import read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
-from embermq.store.groups import Groups
-from embermq.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +27,8 @@ OLDEST_VERSION = 62  # of a client that can be asked about itself: RocketMQ 3.1.
 class RelayHandlers:
     """Hands requests on to clients, and their answers back."""
 
-    def __init__(
-        self, store: Store, topics: BrokerTopics, groups: Groups, membership: Membership, *, broker_name: str
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._membership = membership
+    def __init__(self, tables: Tables, *, broker_name: str) -> None:
+        self._tables = tables
         self._broker_name = broker_name
 
     def routes(self) -> dict[int, Handler]:
@@ -55,24 +47,27 @@ class RelayHandlers:
         fields = request.fields
         try:
             _, position = decode_message_id(read_text(fields, "msgId"))
-            record = self._store.read_record(position)
+            record = self._tables.store.read_record(position)
         except (OutOfRange, CorruptRecord, ValueError) as error:
             remark = f"no message {fields['msgId'][:64]!r}: {error}"
             return make_answer(request, ResponseCode.SYSTEM_ERROR, remark=remark)
-        topic, group = self._topics.find(record.topic), self._groups.find(read_text(fields, "consumerGroup"))
+        topic, group = (
+            self._tables.topics.find(record.topic),
+            self._tables.groups.find(read_text(fields, "consumerGroup")),
+        )
         told = {
             **fields,
             "brokerName": self._broker_name,
             "topicSysFlag": str(topic.sys_flag if topic else 0),
             "groupSysFlag": str(group.sys_flag if group else 0),
         }
-        return await self._relay(request, told, bytes(self._store.select_record(position, record.size)))
+        return await self._relay(request, told, bytes(self._tables.store.select_record(position, record.size)))
 
     async def ask_offsets(self, peer: Peer, request: Command) -> Command:
         """Where the members of a group say they are, all of them or one."""
         fields = request.fields
         topic, group = read_text(fields, "topic"), read_text(fields, "group")
-        found = self._membership.consumer(group)
+        found = self._tables.membership.consumer(group)
         if found is None:
             raise NotOnline(f"the consumer group[{group[:255]}] not online")
         only = fields.get("clientAddr")
@@ -85,7 +80,7 @@ class RelayHandlers:
 
     async def _relay(self, request: Command, fields: Mapping[str, str], body: bytes) -> Command:
         name, client_id = read_text(fields, "consumerGroup"), read_text(fields, "clientId")
-        group = self._membership.consumer(name)
+        group = self._tables.membership.consumer(name)
         member = group.find_member(client_id) if group else None
         if member is None:
             remark = f"The Consumer <{name[:255]}> <{client_id[:255]}> not online"

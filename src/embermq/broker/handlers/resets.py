@@ -17,8 +17,7 @@ from typing import Final
 from embermq.broker.client_calls import ask_status, push_offsets
 from embermq.broker.consumer_group import Member
 from embermq.broker.handlers.offsets import find_offset
-from embermq.broker.membership import Membership
-from embermq.broker.topics import BrokerTopics
+from embermq.broker.tables import Tables
 from embermq.errors import CorruptRecord, GroupNotFound, IllegalQueue, TransportError
 from embermq.format.command import Command, make_answer
 from embermq.format.offset_table_body import encode_offset_table
@@ -28,9 +27,6 @@ from embermq.model.topic import TopicConfig
 from embermq.rpc.fields import I32, find_integer, read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
-from embermq.store.groups import Groups
-from embermq.store.offsets import ConsumerOffsets
-from embermq.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -43,21 +39,13 @@ class ResetHandlers:
 
     def __init__(
         self,
-        store: Store,
-        topics: BrokerTopics,
-        groups: Groups,
-        offsets: ConsumerOffsets,
-        membership: Membership,
+        tables: Tables,
         *,
         broker_name: str,
         wake: Callable[[str, int], None],
         push_after_s: float = PUSH_AFTER_S,
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._membership = membership
+        self._tables = tables
         self._broker_name = broker_name
         self._wake = wake  # has the pulls that wait for a queue try again
         self._push_after_s = push_after_s
@@ -68,14 +56,14 @@ class ResetHandlers:
 
     def reset(self, peer: Peer, request: Command) -> Command:
         fields = request.fields
-        topic = self._topics.read(read_text(fields, "topic"))
+        topic = self._tables.topics.read(read_text(fields, "topic"))
         group = read_text(fields, "group")
-        if self._groups.find(group) is None:
+        if self._tables.groups.find(group) is None:
             raise GroupNotFound(group)
         targets = self._find_targets(request, topic)
         for queue, offset in targets.items():
             if not self._is_in_range(topic.name, queue, offset):
-                low, high = self._store.offsets(topic.name, queue=queue)
+                low, high = self._tables.store.offsets(topic.name, queue=queue)
                 remark = f"Target offset {offset} not in consume queue range [{low}-{high}] of {topic.name}/{queue}"
                 return make_answer(request, ResponseCode.SYSTEM_ERROR, remark=remark)
         self._apply(topic.name, group, targets)
@@ -90,20 +78,20 @@ class ResetHandlers:
         queue, offset = find_integer(fields, "queueId", limit=I32), find_integer(fields, "offset")
         if queue is None or queue < 0:
             queues = range(topic.read_queues)
-            return {queue: find_offset(self._store, topic.name, queue, time_ms) for queue in queues}
+            return {queue: find_offset(self._tables.store, topic.name, queue, time_ms) for queue in queues}
         if queue >= topic.read_queues:
             raise IllegalQueue(topic.name, queue, topic.read_queues)
         by_time = offset is None or offset == _LATEST
-        return {queue: find_offset(self._store, topic.name, queue, time_ms) if by_time else offset or 0}
+        return {queue: find_offset(self._tables.store, topic.name, queue, time_ms) if by_time else offset or 0}
 
     def _is_in_range(self, topic: str, queue: int, offset: int) -> bool:
-        low, high = self._store.offsets(topic, queue=queue)
+        low, high = self._tables.store.offsets(topic, queue=queue)
         return low <= offset <= high
 
     def _apply(self, topic: str, group: str, targets: dict[int, int]) -> None:
         for queue, offset in targets.items():
-            self._offsets.reset(topic, group, queue, offset)
-        if self._membership.consumer(group) is None:
+            self._tables.offsets.reset(topic, group, queue, offset)
+        if self._tables.membership.consumer(group) is None:
             return
         for queue in targets:
             self._wake(topic, queue)
@@ -114,7 +102,7 @@ class ResetHandlers:
     async def _push_rest(self, topic: str, group: str, targets: dict[int, int]) -> None:
         """Tell those who hold queues whose reset no pull has fetched."""
         await asyncio.sleep(self._push_after_s)
-        members = self._membership.consumer(group)
+        members = self._tables.membership.consumer(group)
         if members is not None and self._rest(topic, group, targets):
             holders = list(members.members.values())
             await asyncio.gather(*(self._push_to(member, topic, group, targets) for member in holders))
@@ -133,7 +121,9 @@ class ResetHandlers:
 
     def _rest(self, topic: str, group: str, targets: dict[int, int]) -> dict[int, int]:
         """The targets that no pull was told yet."""
-        return {queue: offset for queue, offset in targets.items() if self._offsets.is_reset(topic, group, queue)}
+        return {
+            queue: offset for queue, offset in targets.items() if self._tables.offsets.is_reset(topic, group, queue)
+        }
 
     def _table(self, topic: str, targets: dict[int, int]) -> dict[BrokerQueue, int]:
         return {BrokerQueue(self._broker_name, topic, queue): offset for queue, offset in targets.items()}
