@@ -175,11 +175,12 @@ class LitePullConsumer(Client):
 
 
 class Clients:
-    """Makes clients for one cluster; a context that closes them."""
+    """Makes clients for one cluster; a context that closes them. With a user, they sign what they ask."""
 
-    def __init__(self, tool: ClientTool, namesrv: str) -> None:
+    def __init__(self, tool: ClientTool, namesrv: str, *, user: tuple[str, str] | None = None) -> None:
         self.tool = tool
         self.namesrv = namesrv
+        self.credentials = {} if user is None else {"accessKey": user[0], "secretKey": user[1]}
         self._made: list[Client] = []
 
     def __enter__(self) -> Clients:
@@ -219,7 +220,7 @@ class Clients:
     def _make(self, kind: Callable[..., T], java_kind: str, group: str, settings: Facts, **more: Any) -> T:
         name = f"{java_kind}-{next(_numbers)}"
         settings = {"namesrvAddr": self.namesrv, **settings}
-        more = {"settings": settings, "group": group, "start": True, **more}
+        more = {"settings": settings, "group": group, "start": True, **self.credentials, **more}
         client = kind(self.tool, name, self.tool.ask("make", name=name, kind=java_kind, **more))
         assert isinstance(client, Client)
         self._made.append(client)

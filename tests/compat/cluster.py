@@ -63,11 +63,11 @@ def _ember(home: Path) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def ember_process(
-    home: Path, *, broker: str = "127.0.0.1:0", namesrv: str = "127.0.0.1:0"
+    home: Path, *options: str, broker: str = "127.0.0.1:0", namesrv: str = "127.0.0.1:0"
 ) -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
     """EmberMQ on the directory `home`/data; killed at the end, unless the caller has stopped it."""
     command = [sys.executable, "-m", "embermq", "serve", "--data", str(home / "data"), "--durability", "sync"]
-    command += ["--listen", broker, "--namesrv-listen", namesrv]
+    command += ["--listen", broker, "--namesrv-listen", namesrv, *options]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
     log = home / "ember.log"
     with _process(command, home, log, environment) as process:

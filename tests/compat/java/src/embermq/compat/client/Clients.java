@@ -6,12 +6,15 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** The clients that are open, by the names that the requests give them. A name is the client's instance name, too. */
@@ -23,12 +26,17 @@ final class Clients {
     String make(JSONObject request) throws Exception {
         String name = request.getString("name");
         String group = request.getString("group");
+        RPCHook signing = null;
+        if (request.containsKey("accessKey")) {
+            String secret = request.getString("secretKey");
+            signing = new AclClientRPCHook(new SessionCredentials(request.getString("accessKey"), secret));
+        }
         ClientConfig client = switch (request.getString("kind")) {
-            case "producer" -> new DefaultMQProducer(group);
-            case "push" -> new DefaultMQPushConsumer(group);
-            case "pull" -> new DefaultMQPullConsumer(group);
-            case "lite" -> new DefaultLitePullConsumer(group);
-            case "admin" -> new DefaultMQAdminExt(10_000);
+            case "producer" -> new DefaultMQProducer(group, signing);
+            case "push" -> new DefaultMQPushConsumer(group, signing);
+            case "pull" -> new DefaultMQPullConsumer(group, signing);
+            case "lite" -> new DefaultLitePullConsumer(group, signing);
+            case "admin" -> new DefaultMQAdminExt(signing, 10_000);
             default -> throw new IllegalArgumentException("no such kind: " + request.getString("kind"));
         };
         client.setInstanceName(name);
