@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ STOP_S: Final = 60.0
 DELAY_LEVELS: Final = "1s 5s 20s 30s 1m"
 EMBER: Final = "ember"
 ROCKETMQ: Final = "rocketmq"
+TORN: Final = "its properties end in zeros"
 
 
 class OneDirectory:
@@ -80,10 +82,17 @@ class OneDirectory:
                 process.kill()
                 process.wait()
 
-    def check(self) -> None:
-        """Every record, queue entry and key is as it should be; for a directory that nobody serves."""
-        command = [sys.executable, "-m", "embermq", "store", "verify", str(self.store)]
+    def check(self, *, rocketmq_was_killed: bool = False) -> None:
+        """Every record, queue entry and key is as it should be; for a directory that nobody serves.
+
+        RocketMQ, killed while it copies a record into its file, leaves one whose properties are torn, and takes it
+        for good when it comes back. So it is kept, and `verify` says what it lacks.
+        """
+        command = [sys.executable, "-m", "embermq", "store", "verify", "--json", str(self.store)]
         checked = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+        damages = json.loads(checked.stdout)["damage"]
+        if rocketmq_was_killed and len(damages) == 1 and TORN in damages[0]["detail"]:
+            return
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
     def _ember(self) -> tuple[list[str], dict[str, str]]:

@@ -28,9 +28,10 @@ from embermq.errors import FileFull, FileSealed, OutOfRange, SyncFailed, WrongFi
 from embermq.files import memory
 from embermq.files.holding import Holdable
 from embermq.files.write_buffer import WriteBuffer
-from embermq.files.writing import write_whole
+from embermq.files.writing import write_head_last
 from embermq.files.zeroing import clear, find_last_nonzero
 
+HEAD = 8  # bytes that one instruction writes, so that they are there or not
 PAGE = 4096  # what `least_pages` counts, whatever the machine's pages are
 
 # The kernel keeps a file in aligned blocks of up to this many bytes. The first mapped write to one
@@ -155,17 +156,19 @@ class MappedFile(Holdable):
         self._reserved = max(self._reserved, target)  # the preparer may have got further meanwhile
         self._find_mapped_end()
 
-    def append(self, data: bytes | bytearray | memoryview) -> int:
+    def append(self, data: bytes | bytearray | memoryview, *, head: int = 0) -> int:
         """Add `data` after the last byte written and return its log position.
 
+        Its first `head` bytes, HEAD at most, are written last: whoever finds something else than
+        zeros there knows that the rest was written, even if the process was killed.
         Raises FileFull, FileSealed, or OSError when the disk is full; then nothing changed.
         """
         begin = self.written
         end = begin + len(data)
         if self.sealed or end > self._mapped_end:
-            self._write_around_map(begin, data)
+            self._write_around_map(begin, data, head)
         else:
-            self._memory[begin:end] = data
+            self._write_mapped(begin, data, head)
         self.written = end  # last, because readers trust every byte below it
         return self.start + begin
 
@@ -390,15 +393,20 @@ class MappedFile(Holdable):
         is_safe = self._buffer is not None or self._reserved == self.size
         self._mapped_end = self._reserved - (0 if is_safe else self._reserved % _LARGEST_BLOCK)
 
-    def _write_around_map(self, begin: int, data: bytes | bytearray | memoryview) -> None:
+    def _write_mapped(self, begin: int, data: bytes | bytearray | memoryview, head: int) -> None:
+        with memoryview(data) as source:
+            self._memory[begin + head : begin + len(source)] = source[head:]
+            self._memory[begin : begin + head] = source[:head]
+
+    def _write_around_map(self, begin: int, data: bytes | bytearray | memoryview, head: int = 0) -> None:
         """Write where memory may not be written yet, or say why that cannot be."""
         end = begin + len(data)
         self._make_room(end)
         if end <= self._mapped_end:
-            self._memory[begin:end] = data
+            self._write_mapped(begin, data, head)
             return
         self._extent = max(self._extent, end)  # a write that fails half-way is cleared by a truncate
-        write_whole(self._descriptor, data, begin)  # the map shows it at once
+        write_head_last(self._descriptor, data, begin, head=head)  # the map shows it at once
 
     def _check_not_sealed(self) -> None:
         if self.sealed:
@@ -428,7 +436,7 @@ class MappedFile(Holdable):
     def _write_through(self, buffer: WriteBuffer, target: int) -> None:
         try:
             with memoryview(buffer.memory) as data:
-                write_whole(self._descriptor, data[self._committed : target], self._committed)
+                write_head_last(self._descriptor, data[self._committed : target], self._committed, head=HEAD)
         except OSError as error:
             self.seal()
             raise SyncFailed(self.path, error) from error

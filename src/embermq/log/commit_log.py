@@ -6,6 +6,10 @@
 
 A record never crosses a file. What does not fit goes to the next file, and a BLANK
 record closes the space that is left; at least its 8 bytes are always kept free.
+
+Of all that is appended at once, the first record's size and magic are written last. When the process
+is killed in the middle, the log ends before it, for RocketMQ's recovery too, which takes a record
+whose properties are torn.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import NamedTuple
 from embermq.clock import Clock
 from embermq.errors import CorruptRecord, IllegalMessage, OutOfRange
 from embermq.files.file_chain import FileChain
-from embermq.files.mapped_file import MappedFile
+from embermq.files.mapped_file import HEAD, MappedFile
 from embermq.format.property_crc import verify_property_crc
 from embermq.format.record import (
     BLANK_SIZE,
@@ -70,7 +74,7 @@ class CommitLog:
         begin = file.start + file.written
         parts, sizes = self._encode(drafts, offsets, begin, store_time)
         if sum(sizes) + BLANK_SIZE <= file.size - file.written:
-            file.append(b"".join(parts))
+            file.append(b"".join(parts), head=HEAD)
             positions = _positions(begin, sizes)
         else:
             runs = plan_runs(sizes, file.size - file.written, file.size, together=together)
@@ -149,7 +153,7 @@ class CommitLog:
             parts, sizes = self._encode(drafts[run], offsets[run], file.start + file.written, store_time)
             positions += _positions(file.start + file.written, sizes)
             if parts:
-                file.append(b"".join(parts))
+                file.append(b"".join(parts), head=HEAD)
         return positions
 
     def _close_file(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from embermq.errors import FileFull, FileSealed, OutOfRange, WrongFileSize
-from embermq.files.mapped_file import MappedFile
+from embermq.files.mapped_file import HEAD, PAGE, MappedFile
 from tests.unit.files.mapped_files import NAME, SIZE, a_file, count_syncs
 
 
@@ -46,6 +47,41 @@ def test_the_last_byte_fits_and_the_next_does_not(tmp_path: Path) -> None:
     assert file.is_full
     with pytest.raises(FileFull):
         file.append(b"c")
+
+
+class Watched(mmap.mmap):
+    """A map that looks at its first bytes before everything that is written to it."""
+
+    def __setitem__(self, where: object, data: object) -> None:
+        self.heads = [*getattr(self, "heads", []), self[:HEAD]]
+        super().__setitem__(where, data)  # type: ignore[call-overload]
+
+
+def test_the_head_of_an_append_is_written_last(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(bytes(SIZE))
+    descriptor = os.open(path, os.O_RDWR)
+    watched = Watched(descriptor, SIZE)
+    file = MappedFile(
+        path, descriptor, watched, start=0, written=0, is_new=True, read_only=False, reserve_step=0
+    )  # fmt: skip
+    file.append(b"size+magicthe rest", head=HEAD)
+    assert watched.heads == [bytes(HEAD)] * 2
+    assert file.read(0, file.written) == b"size+magicthe rest"
+
+
+def test_the_head_is_written_last_through_the_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = a_file(tmp_path, reserve_step=PAGE)  # too little for the map
+    heads, real = [], os.pwrite
+
+    def write(descriptor: int, data: bytes, at: int) -> int:
+        heads.append(file.view[:HEAD].tobytes())
+        return real(descriptor, data, at)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    file.append(b"size+magicthe rest", head=HEAD)
+    assert heads == [bytes(HEAD)] * 2
+    assert file.read(0, file.written) == b"size+magicthe rest"
 
 
 def test_an_append_is_in_the_file_when_it_is_opened_again(tmp_path: Path) -> None:
