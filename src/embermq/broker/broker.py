@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from embermq.broker.delay import DelayDelivery
 from embermq.broker.handlers.assignment import AssignmentHandlers
@@ -50,7 +51,7 @@ from embermq.log.placed import Placed
 from embermq.model.delay import parse_delay_levels
 from embermq.model.message import Host
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Check, CheckTopic, Observe, Router
+from embermq.rpc.router import Check, CheckTopic, Handler, Observe, Router
 from embermq.store.groups import GROUPS_FILE, Groups
 from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
 from embermq.store.store import Store
@@ -59,6 +60,12 @@ log = logging.getLogger(__name__)
 
 EXPIRE_S = 10.0
 SAMPLE_S = 1.0
+
+
+class _Handlers(Protocol):
+    """Handlers of one subject."""
+
+    def routes(self) -> dict[int, Handler]: ...
 
 
 class Broker:
@@ -120,8 +127,8 @@ class Broker:
             loop.create_task(_every(SAMPLE_S, self.statistics.sample)),
             loop.create_task(_every(EXPIRE_S, self.membership.expire)),
             loop.create_task(_every(EXPIRE_S, self.locks.expire)),
-            loop.create_task(_every_in_thread(self.settings.offset_save_ms / 1000, self.offsets.save)),
-            loop.create_task(_every_in_thread(self.settings.delay_save_ms / 1000, self.delays.save)),
+            loop.create_task(_every(self.settings.offset_save_ms / 1000, self.offsets.save, in_thread=True)),
+            loop.create_task(_every(self.settings.delay_save_ms / 1000, self.delays.save, in_thread=True)),
         ]
 
     async def stop(self) -> None:
@@ -144,21 +151,17 @@ class Broker:
         self.delays.arrived(items)
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
-        store = self.store
-        unique_ids = UniqueIds(
-            encode_address(store.settings.host().address),
-            process=os.getpid(),
-            instance=time.monotonic_ns() & 0xFFFF_FFFF,
-        )
-        intake = Intake(
-            self.topics,
-            self.groups,
-            self.locks,
-            settings,
-            lambda: store.settings,
-            delay_levels=len(self.delay_levels),
-            unique_ids=unique_ids,
-        )
+        """Have every request answered: messages, then what consumers ask, then what administrators ask."""
+        tables = Tables(self.store, self.topics, self.groups, self.offsets, self.membership)
+        modes = RequestModes(self.store.path / "config" / MODES_FILE)
+        self._add_messages(tables, settings)
+        for handlers in (*self._consuming(tables, settings.name), *self._administration(modes, settings.name)):
+            self.router.add(handlers.routes())
+
+    def _add_messages(self, tables: Tables, settings: BrokerSettings) -> None:
+        """The handlers that take and give messages; they are told of settings that change."""
+        levels = len(self.delay_levels)
+        intake = self._make_intake(settings)
         answers = SendAnswers(settings.region, host_of=self._host_of)
         sends = SendHandlers(
             intake,
@@ -169,12 +172,9 @@ class Broker:
             observe=self._observe,
             now=self.clock.monotonic,
         )
-        self.router.add_batch(CODES, sends.receive)
-        levels = len(self.delay_levels)
-        tables = Tables(store, self.topics, self.groups, self.offsets, self.membership)
         pulls = PullHandlers(tables, self.polls, self.statistics, settings)
         backs = SendBackHandlers(
-            store,
+            self.store,
             self.puts,
             self.topics,
             self.groups,
@@ -184,31 +184,9 @@ class Broker:
             check_topic=self._check_topic,
         )
         replies = ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock)
+        self.router.add_batch(CODES, sends.receive)
         self.router.add(replies.routes(), max_body_size=MAX_FRAME_SIZE)  # of messages; the intake knows their limit
-        name = settings.name
-        modes = RequestModes(store.path / "config" / MODES_FILE)
-        for handlers in (
-            pulls,
-            backs,
-            QueryHandlers(store, check_topic=self._check_topic),
-            ClientHandlers(self.membership, self.locks, clock=self.clock),
-            OffsetHandlers(tables, delays=self.delays.table),
-            ConsumeStatsHandlers(tables, self.statistics, broker_name=name, host_of=self._host_of, clock=self.clock),
-            RelayHandlers(tables, broker_name=name),
-            ResetHandlers(tables, broker_name=name, wake=self.polls.wake),
-            TopicAdminHandlers(
-                store, self.topics, self.offsets, self.statistics, modes, broker_name=name, clock=self.clock
-            ),
-            GroupAdminHandlers(self.groups, self.offsets, self.statistics, modes),
-            StatsHandlers(self.statistics),
-            BrokerAdminHandlers(
-                store,
-                self.live_settings,
-                RuntimeInfo(store, self.statistics, delays=self.delays.table, clock=self.clock),
-            ),
-            AssignmentHandlers(self.topics, self.groups, self.membership, modes, broker_name=name),
-        ):
-            self.router.add(handlers.routes())
+        self.router.add({**pulls.routes(), **backs.routes()})
 
         def changed(new: BrokerSettings) -> None:
             intake.use(new)
@@ -221,22 +199,54 @@ class Broker:
 
         self.live_settings.listeners.append(changed)
 
+    def _make_intake(self, settings: BrokerSettings) -> Intake:
+        store = self.store
+        unique_ids = UniqueIds(
+            encode_address(store.settings.host().address),
+            process=os.getpid(),
+            instance=time.monotonic_ns() & 0xFFFF_FFFF,
+        )
+        return Intake(
+            self.topics,
+            self.groups,
+            self.locks,
+            settings,
+            lambda: store.settings,
+            delay_levels=len(self.delay_levels),
+            unique_ids=unique_ids,
+        )
 
-async def _every(seconds: float, work: Callable[[], object]) -> None:
-    """Do `work` again and again; what goes wrong is said, and tried again."""
+    def _consuming(self, tables: Tables, name: str) -> list[_Handlers]:
+        """What clients ask besides messages, and what is asked about them."""
+        return [
+            QueryHandlers(self.store, check_topic=self._check_topic),
+            ClientHandlers(self.membership, self.locks, clock=self.clock),
+            OffsetHandlers(tables, delays=self.delays.table),
+            ConsumeStatsHandlers(tables, self.statistics, broker_name=name, host_of=self._host_of, clock=self.clock),
+            RelayHandlers(tables, broker_name=name),
+            ResetHandlers(tables, broker_name=name, wake=self.polls.wake),
+        ]
+
+    def _administration(self, modes: RequestModes, name: str) -> list[_Handlers]:
+        store, statistics = self.store, self.statistics
+        runtime = RuntimeInfo(store, statistics, delays=self.delays.table, clock=self.clock)
+        return [
+            TopicAdminHandlers(store, self.topics, self.offsets, statistics, modes, broker_name=name, clock=self.clock),
+            GroupAdminHandlers(self.groups, self.offsets, statistics, modes),
+            StatsHandlers(statistics),
+            BrokerAdminHandlers(store, self.live_settings, runtime),
+            AssignmentHandlers(self.topics, self.groups, self.membership, modes, broker_name=name),
+        ]
+
+
+async def _every(seconds: float, work: Callable[[], object], *, in_thread: bool = False) -> None:
+    """Do `work` again and again, in a thread if it waits for the disk; what goes wrong is said, and tried again."""
     while True:
         await asyncio.sleep(seconds)
         try:
-            work()
-        except Exception:
-            log.exception("%s failed; it is tried again", getattr(work, "__qualname__", work))
-
-
-async def _every_in_thread(seconds: float, work: Callable[[], object]) -> None:
-    """The same for work that waits for the disk."""
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await asyncio.to_thread(work)
+            if in_thread:
+                await asyncio.to_thread(work)
+            else:
+                work()
         except Exception:
             log.exception("%s failed; it is tried again", getattr(work, "__qualname__", work))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from embermq.broker.locks import QueueLocks
 from embermq.broker.parking import Target, park
+from embermq.broker.retries import retry_limit
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.topics import BrokerTopics
 from embermq.errors import (
@@ -26,11 +28,13 @@ from embermq.errors import (
 )
 from embermq.format.batch import BatchElement, iter_batch
 from embermq.format.command import Command
+from embermq.format.host import HOST_V6_SIZE, encode_host
 from embermq.format.message_id import UniqueIds
 from embermq.format.record import DraftFields
 from embermq.kernels.commands import SendCommand
 from embermq.model.codes import RequestCode
 from embermq.model.flags import Permission, SysFlag
+from embermq.model.message import Host
 from embermq.model.properties import (
     CLUSTER,
     DELAY,
@@ -68,7 +72,6 @@ _SHORT_NAMES: Final = {
 }  # fmt: skip
 _LONG_FORM: Final = frozenset(map(int, (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)))
 _CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
-_LIMIT_VERSION: Final = 121  # clients from then on say how often a message may be retried
 _UNIQUE: Final = UNIQ_KEY + "\x01"
 _TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
@@ -78,6 +81,13 @@ class Born(NamedTuple):
 
     host: bytes
     flag: int
+
+
+@lru_cache(maxsize=10_000)
+def born_of(host: Host) -> Born:
+    """What records keep of where a message comes from."""
+    data = encode_host(host)
+    return Born(data, SysFlag.BORN_HOST_V6 if len(data) == HOST_V6_SIZE else 0)
 
 
 class Sent(NamedTuple):
@@ -252,10 +262,7 @@ class Intake:
         if not name.startswith(RETRY_PREFIX):
             return Target(name, head.queue, properties)
         group = name.removeprefix(RETRY_PREFIX)
-        limit = self._groups.read(group).max_retries
-        asked = find_integer(fields, "l", limit=I32)
-        if asked is not None and request.version >= _LIMIT_VERSION:
-            limit = asked
+        limit = retry_limit(request, find_integer(fields, "l", limit=I32), self._groups.read(group))
         if head.reconsume_times <= limit and not self._locks.is_any_locked(group):
             return Target(name, head.queue, properties)
         dead = self._topics.ensure(DEAD_LETTER_PREFIX + group)

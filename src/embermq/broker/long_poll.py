@@ -121,8 +121,10 @@ class LongPolls:
         parked = self._parked.pop(key, None)
         if parked is None:
             return
-        ready = [each for each in parked if is_ready(each)]
-        rest = [each for each in parked if not is_ready(each)] if len(ready) < len(parked) else []
+        ready: list[_Parked] = []
+        rest: list[_Parked] = []
+        for each in parked:
+            (ready if is_ready(each) else rest).append(each)
         if rest:
             self._parked[key] = rest
         self._count -= len(ready)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from embermq.broker.parking import Target, park
 from embermq.broker.topics import BrokerTopics
 from embermq.errors import NotPermitted
+from embermq.format.command import Command
 from embermq.format.message_id import encode_message_id
 from embermq.format.record import DraftFields, Record
 from embermq.model.flags import Permission
@@ -16,7 +17,13 @@ from embermq.model.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT
 from embermq.model.topic import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 FIRST_LEVEL: Final = 3  # the delay of the first retry, when the client does not say
+LIMIT_VERSION: Final = 121  # clients from then on say how often a message may be retried
 UNIT_FLAG: Final = 2  # of the retry topic of a client that works in units
+
+
+def retry_limit(request: Command, asked: int | None, group: GroupConfig) -> int:
+    """How often a message may be retried: as the client asks, where it is new enough to mean that, else its group."""
+    return asked if asked is not None and request.version >= LIMIT_VERSION else group.max_retries
 
 
 class GivenBack(NamedTuple):

@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, Self
+from typing import Self
 
-from embermq.errors import SettingsError
 from embermq.model.flags import Permission
-
-
-def _setting(default: object, unit: str, consequence: str) -> Any:
-    return dataclasses.field(default=default, metadata={"unit": unit, "consequence": consequence})
+from embermq.model.setting import check_names, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
     """How one broker works; replaced as a whole when one of them is changed at run time."""
 
-    cluster: str = _setting("DefaultCluster", "name", "the cluster that the broker belongs to")
-    name: str = _setting("broker-a", "name", "the broker's name in routes; one per master")
-    broker_id: int = _setting(0, "number", "0 for a master")
-    region: str = _setting("DefaultRegion", "name", "told to producers, for their traces")
-    permission: int = _setting(
+    cluster: str = setting("DefaultCluster", "name", "the cluster that the broker belongs to")
+    name: str = setting("broker-a", "name", "the broker's name in routes; one per master")
+    broker_id: int = setting(0, "number", "0 for a master")
+    region: str = setting("DefaultRegion", "name", "told to producers, for their traces")
+    permission: int = setting(
         Permission.READ | Permission.WRITE, "4 read + 2 write", "without a bit, the broker refuses such requests"
     )
-    auto_create_topics: bool = _setting(True, "yes or no", "the first message to an unknown topic makes it")
-    auto_create_groups: bool = _setting(True, "yes or no", "the first use of an unknown group makes it")
-    template_queues: int = _setting(8, "count", "most queues of a topic that is made by its first message")
-    trace_topic: bool = _setting(True, "yes or no", "make RMQ_SYS_TRACE_TOPIC at start, for the clients' traces")
-    long_polling: bool = _setting(True, "yes or no", "let a pull wait for a message; otherwise one second at most")
-    max_parked_pulls: int = _setting(100_000, "count", "pulls that may wait at once; more are answered at once")
-    pull_max_messages: int = _setting(1024, "count", "most messages of one answer, whatever a client asks for")
-    pull_max_bytes: int = _setting(4 * 1024 * 1024, "bytes", "most bytes of one answer, one message at least")
-    client_timeout_ms: int = _setting(120_000, "ms", "a client that sends no heartbeat for so long is forgotten")
-    lock_timeout_ms: int = _setting(60_000, "ms", "a queue lock that is not renewed for so long is free again")
-    offset_save_ms: int = _setting(5_000, "ms", "how often consumer offsets are saved")
-    delay_save_ms: int = _setting(10_000, "ms", "how often the progress of delayed messages is saved")
-    notify_members: bool = _setting(True, "yes or no", "tell consumers at once when others come or go")
-    keep_replies: bool = _setting(True, "yes or no", "store the replies of request/reply, too")
-    register_interval_ms: int = _setting(30_000, "ms", "how often the broker tells the name servers of its topics")
+    auto_create_topics: bool = setting(True, "yes or no", "the first message to an unknown topic makes it")
+    auto_create_groups: bool = setting(True, "yes or no", "the first use of an unknown group makes it")
+    template_queues: int = setting(8, "count", "most queues of a topic that is made by its first message")
+    trace_topic: bool = setting(True, "yes or no", "make RMQ_SYS_TRACE_TOPIC at start, for the clients' traces")
+    long_polling: bool = setting(True, "yes or no", "let a pull wait for a message; otherwise one second at most")
+    max_parked_pulls: int = setting(100_000, "count", "pulls that may wait at once; more are answered at once")
+    pull_max_messages: int = setting(1024, "count", "most messages of one answer, whatever a client asks for")
+    pull_max_bytes: int = setting(4 * 1024 * 1024, "bytes", "most bytes of one answer, one message at least")
+    client_timeout_ms: int = setting(120_000, "ms", "a client that sends no heartbeat for so long is forgotten")
+    lock_timeout_ms: int = setting(60_000, "ms", "a queue lock that is not renewed for so long is free again")
+    offset_save_ms: int = setting(5_000, "ms", "how often consumer offsets are saved")
+    delay_save_ms: int = setting(10_000, "ms", "how often the progress of delayed messages is saved")
+    notify_members: bool = setting(True, "yes or no", "tell consumers at once when others come or go")
+    keep_replies: bool = setting(True, "yes or no", "store the replies of request/reply, too")
+    register_interval_ms: int = setting(30_000, "ms", "how often the broker tells the name servers of its topics")
 
     @classmethod
     def make(cls, values: Mapping[str, object]) -> Self:
         """Settings of these values. Raises SettingsError that names the nearest known setting."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        for name in values:
-            if name not in known:
-                near = get_close_matches(name, known, 1)
-                raise SettingsError(f"no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        check_names(values, cls)
         return cls(**values)  # type: ignore[arg-type]

@@ -120,10 +120,6 @@ class BrokerTopics:
         """The topics that belong to the broker itself, whatever their names look like."""
         return {config.name for config in _system_topics(self.settings)}
 
-    @property
-    def reply_topic(self) -> str:
-        return self.settings.cluster + REPLY_SUFFIX
-
 
 def _system_topics(settings: BrokerSettings) -> list[TopicConfig]:
     def topic(name: str, queues: int = 1, permission: int = READ_WRITE) -> TopicConfig:

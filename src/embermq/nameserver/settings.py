@@ -12,30 +12,27 @@ from typing import Any, Final, Self
 from embermq.errors import DiskFailed, NotPermitted, SettingsError
 from embermq.files.durable import make_directory, read_with_backup, replace_file
 from embermq.format.java_properties import decode_properties, format_properties
-
-
-def _setting(default: object, unit: str, consequence: str) -> Any:
-    return dataclasses.field(default=default, metadata={"unit": unit, "consequence": consequence})
+from embermq.model.setting import setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerSettings:
     """How one name server works; replaced as a whole when one of them is changed at run time."""
 
-    scan_interval_ms: int = _setting(5_000, "ms", "how often brokers that went silent are looked for")
-    broker_timeout_ms: int = _setting(120_000, "ms", "a broker that says nothing for so long is forgotten")
-    wait_for_service: bool = _setting(False, "yes or no", "answer no route until brokers had time to register")
-    wait_for_service_s: int = _setting(45, "s", "the time they have, from the start on")
-    topic_lists: bool = _setting(True, "yes or no", "answer lists of topics by cluster or by kind")
-    all_topics_list: bool = _setting(True, "yes or no", "answer the list of all topics")
-    order_topics: bool = _setting(False, "yes or no", "add the fixed queues of an ordered topic to its route")
-    order_topics_to_brokers: bool = _setting(True, "yes or no", "tell brokers which topics are ordered")
-    acting_master: bool = _setting(False, "yes or no", "show the first copy of a lost master in its place, to read")
-    delete_missing_topics: bool = _setting(
+    scan_interval_ms: int = setting(5_000, "ms", "how often brokers that went silent are looked for")
+    broker_timeout_ms: int = setting(120_000, "ms", "a broker that says nothing for so long is forgotten")
+    wait_for_service: bool = setting(False, "yes or no", "answer no route until brokers had time to register")
+    wait_for_service_s: int = setting(45, "s", "the time they have, from the start on")
+    topic_lists: bool = setting(True, "yes or no", "answer lists of topics by cluster or by kind")
+    all_topics_list: bool = setting(True, "yes or no", "answer the list of all topics")
+    order_topics: bool = setting(False, "yes or no", "add the fixed queues of an ordered topic to its route")
+    order_topics_to_brokers: bool = setting(True, "yes or no", "tell brokers which topics are ordered")
+    acting_master: bool = setting(False, "yes or no", "show the first copy of a lost master in its place, to read")
+    delete_missing_topics: bool = setting(
         False, "yes or no", "forget the topics that a registration leaves out; brokers must then send all every time"
     )
-    max_registration_size: int = _setting(64 * 1024 * 1024, "bytes", "a registration that is larger is refused")
-    max_key_values: int = _setting(100_000, "count", "entries of the key-value table; more are refused")
+    max_registration_size: int = setting(64 * 1024 * 1024, "bytes", "a registration that is larger is refused")
+    max_key_values: int = setting(100_000, "count", "entries of the key-value table; more are refused")
 
     @classmethod
     def make(cls, values: Mapping[str, object]) -> Self:

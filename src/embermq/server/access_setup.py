@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from embermq.access.access import Access
-from embermq.access.accounts import Accounts
+from embermq.access.accounts import Accounts, make_secret
 from embermq.access.listeners import check_listener
 from embermq.errors import SettingsError
 from embermq.format.command import Command
@@ -23,7 +22,6 @@ log = logging.getLogger(__name__)
 
 ACCOUNTS_FILE: Final = "access.json"
 FIRST_USER: Final = "admin"
-_SECRET_BYTES: Final = 24
 
 Say = Callable[[str], None]
 
@@ -55,7 +53,7 @@ def open_door(settings: Settings, config_folder: Path, *, say: Say) -> Door:
     accounts = Accounts(path)
     if not accounts.users():
         name = access.first_user or FIRST_USER
-        user = User(name, access.first_password or secrets.token_urlsafe(_SECRET_BYTES), is_super=True)
+        user = User(name, access.first_password or make_secret(), is_super=True)
         accounts.save_user(user)
         if access.first_password is None:
             say(f"administrator made: access key {name}, secret {user.secret} (said once, kept in {path})")

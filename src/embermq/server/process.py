@@ -23,6 +23,7 @@ from embermq.server.broker_server import BrokerServer, bind_broker
 from embermq.server.name_server_link import RegisteredBroker
 from embermq.server.namesrv import run_name_server
 from embermq.server.registration import (
+    WILDCARDS,
     BrokerRegistration,
     LocalRegistration,
     RemoteRegistration,
@@ -107,9 +108,7 @@ class Process:
             words.append(f"namesrv={_told(listen)}")
         try:
             if broker_sockets:
-                await self._run_broker(
-                    broker_sockets, name_server, door, tls, lambda told: announce(" ".join(words + told))
-                )
+                await self._run_broker(broker_sockets, name_server, door, tls, announce_broker)
             else:
                 announce(" ".join(words))
                 await self._stop.wait()
@@ -208,4 +207,4 @@ class Process:
 
 def _told(host: Host) -> Host:
     """An address that can be typed: of one that listens everywhere, this machine's own."""
-    return Host("127.0.0.1", host.port) if host.address in ("", "0.0.0.0", "::") else host
+    return Host("127.0.0.1", host.port) if host.address in WILDCARDS else host

@@ -5,39 +5,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from embermq.broker.settings import BrokerSettings
 from embermq.errors import SettingsError
+from embermq.model.setting import setting
 from embermq.net.server import TlsMode
 from embermq.store.settings import LARGEST_PORT, StoreSettings
-
-
-def _setting(default: object, unit: str, consequence: str, *, is_secret: bool = False) -> Any:
-    metadata = {"unit": unit, "consequence": consequence}
-    return dataclasses.field(default=default, metadata=metadata, repr=not is_secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """Addresses and directories of one process."""
 
-    listen: str = _setting("127.0.0.1", "address", "where the broker takes connections; 0.0.0.0 for all")
-    port: int = _setting(10911, "port", "the broker's port")
-    name_server_listen: str = _setting("127.0.0.1", "address", "where the name server takes connections")
-    name_server_port: int = _setting(9876, "port", "the name server's port")
-    name_servers: tuple[str, ...] = _setting(
+    listen: str = setting("127.0.0.1", "address", "where the broker takes connections; 0.0.0.0 for all")
+    port: int = setting(10911, "port", "the broker's port")
+    name_server_listen: str = setting("127.0.0.1", "address", "where the name server takes connections")
+    name_server_port: int = setting(9876, "port", "the name server's port")
+    name_servers: tuple[str, ...] = setting(
         (), "list of address:port", "the name servers to register with; empty: one inside this process"
     )
-    advertise: str | None = _setting(None, "address", "the broker's address as clients reach it; empty: `listen`")
-    store_path: str = _setting("ember-data", "directory", "where messages and tables are kept")
-    http_listen: str = _setting("127.0.0.1", "address", "where /metrics and /healthz are served")
-    http_port: int = _setting(5557, "port", "of /metrics and /healthz; any other if it is taken, -1 for none")
-    max_connections: int = _setting(10_000, "count", "connections that a broker keeps open; more are refused")
-    idle_timeout_s: int = _setting(120, "seconds", "a connection that is silent for so long is closed")
+    advertise: str | None = setting(None, "address", "the broker's address as clients reach it; empty: `listen`")
+    store_path: str = setting("ember-data", "directory", "where messages and tables are kept")
+    http_listen: str = setting("127.0.0.1", "address", "where /metrics and /healthz are served")
+    http_port: int = setting(5557, "port", "of /metrics and /healthz; any other if it is taken, -1 for none")
+    max_connections: int = setting(10_000, "count", "connections that a broker keeps open; more are refused")
+    idle_timeout_s: int = setting(120, "seconds", "a connection that is silent for so long is closed")
 
     def __post_init__(self) -> None:
         for name in ("port", "name_server_port"):
@@ -52,15 +46,15 @@ class ServerSettings:
 class TlsSettings:
     """How connections are encrypted."""
 
-    mode: TlsMode = _setting(  # noqa: RUF009
+    mode: TlsMode = setting(
         TlsMode.PERMISSIVE, "disabled, permissive or enforcing", "plain connections only, both, or TLS only"
     )
-    certificate: str | None = _setting(None, "file", "the server's certificate chain, PEM")
-    key: str | None = _setting(None, "file", "the private key of the certificate, PEM")
-    key_password: str | None = _setting(None, "text", "opens the key file", is_secret=True)
-    client_authorities: str | None = _setting(None, "file", "who may sign the certificates of clients, PEM")
-    require_client_certificate: bool = _setting(False, "yes or no", "refuse clients without a certificate")
-    test_certificate: bool = _setting(True, "yes or no", "without a certificate, make one that nobody trusts")
+    certificate: str | None = setting(None, "file", "the server's certificate chain, PEM")
+    key: str | None = setting(None, "file", "the private key of the certificate, PEM")
+    key_password: str | None = setting(None, "text", "opens the key file", is_secret=True)
+    client_authorities: str | None = setting(None, "file", "who may sign the certificates of clients, PEM")
+    require_client_certificate: bool = setting(False, "yes or no", "refuse clients without a certificate")
+    test_certificate: bool = setting(True, "yes or no", "without a certificate, make one that nobody trusts")
 
     def __post_init__(self) -> None:
         try:
@@ -75,14 +69,14 @@ class TlsSettings:
 class AccessSettings:
     """Who is asked for credentials, and what they may do."""
 
-    authentication: bool = _setting(False, "yes or no", "every request must be signed by a known user")
-    authorization: bool = _setting(False, "yes or no", "a user may do only what the rules allow; needs authentication")
-    open_requests: tuple[int, ...] = _setting((), "list of request codes", "requests that nobody has to sign")
-    unruled_requests: tuple[int, ...] = _setting((), "list of request codes", "requests that no rule is asked for")
-    first_user: str | None = _setting(None, "name", "an administrator who is made at start if there is no user")
-    first_password: str | None = _setting(None, "text", "the password of `first_user`", is_secret=True)
-    own_user: str | None = _setting(None, "name", "as whom this process signs its requests to others")
-    own_password: str | None = _setting(None, "text", "the password of `own_user`", is_secret=True)
+    authentication: bool = setting(False, "yes or no", "every request must be signed by a known user")
+    authorization: bool = setting(False, "yes or no", "a user may do only what the rules allow; needs authentication")
+    open_requests: tuple[int, ...] = setting((), "list of request codes", "requests that nobody has to sign")
+    unruled_requests: tuple[int, ...] = setting((), "list of request codes", "requests that no rule is asked for")
+    first_user: str | None = setting(None, "name", "an administrator who is made at start if there is no user")
+    first_password: str | None = setting(None, "text", "the password of `first_user`", is_secret=True)
+    own_user: str | None = setting(None, "name", "as whom this process signs its requests to others")
+    own_password: str | None = setting(None, "text", "the password of `own_user`", is_secret=True)
 
     def __post_init__(self) -> None:
         if self.authorization and not self.authentication:

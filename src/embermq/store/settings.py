@@ -7,18 +7,17 @@ directory made by RocketMQ with any sizes opens as it is.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Any, Self
+from typing import Self
 
 from embermq.errors import SettingsError
 from embermq.format.batch_entry import BATCH_ENTRY_SIZE
 from embermq.model.delay import parse_delay_levels
 from embermq.model.message import Host
+from embermq.model.setting import check_names, setting
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -46,105 +45,99 @@ class Durability(StrEnum):
     POOLED = "pooled"  # in this process: survives neither, until the next commit and flush
 
 
-def _setting(default: object, unit: str, consequence: str) -> Any:
-    return dataclasses.field(default=default, metadata={"unit": unit, "consequence": consequence})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """How one store works; checked when it is made. `Store.change` replaces it by another."""
 
-    durability: Durability = _setting(
+    durability: Durability = setting(
         Durability.SYNC,
         "sync, async or pooled",
         "what holds when a put returns: on disk, in the page cache, in this process",
     )
-    log_paths: tuple[str, ...] = _setting(
+    log_paths: tuple[str, ...] = setting(
         (), "directories", "where log files go, taking turns; empty: commitlog/ in the store's directory"
     )
-    read_only_log_paths: tuple[str, ...] = _setting(
+    read_only_log_paths: tuple[str, ...] = setting(
         (), "directories", "further log files that are read, and to which none is added"
     )
-    log_file_size: int | None = _setting(None, "bytes", "size of one log file; as found, else 1 GiB")
-    queue_file_size: int | None = _setting(
+    log_file_size: int | None = setting(None, "bytes", "size of one log file; as found, else 1 GiB")
+    queue_file_size: int | None = setting(
         None, "bytes", "size of one consume-queue file, rounded up to whole entries; as found, else 6 000 000"
     )
-    batch_queue_file_size: int | None = _setting(
+    batch_queue_file_size: int | None = setting(
         None, "bytes", "size of one file of a BatchCQ queue; as found, else 13 800 000"
     )
-    extended_queue_file_size: int | None = _setting(
+    extended_queue_file_size: int | None = setting(
         None, "bytes", "size of one file of extended queue entries; as found, else 48 MiB"
     )
-    index_slots: int | None = _setting(None, "count", "hash slots of one index file; as found, else 5 000 000")
-    index_entries: int | None = _setting(None, "count", "entries of one index file; as found, else 20 000 000")
-    index_enabled: bool = _setting(True, "yes or no", "without it, messages cannot be found by key")
-    extended_queues: bool = _setting(
+    index_slots: int | None = setting(None, "count", "hash slots of one index file; as found, else 5 000 000")
+    index_entries: int | None = setting(None, "count", "entries of one index file; as found, else 20 000 000")
+    index_enabled: bool = setting(True, "yes or no", "without it, messages cannot be found by key")
+    extended_queues: bool = setting(
         False, "yes or no", "keep tags, time and filter bits of each message in consumequeue_ext/"
     )
-    light_queues: bool = _setting(
+    light_queues: bool = setting(
         False, "yes or no", "file a message with INNER_MULTI_DISPATCH under each %LMQ% queue it names, too"
     )
-    property_crc: bool = _setting(False, "yes or no", "20 bytes more per record, and damage anywhere in it is found")
-    verify_property_crc: bool = _setting(
+    property_crc: bool = setting(False, "yes or no", "20 bytes more per record, and damage anywhere in it is found")
+    verify_property_crc: bool = setting(
         False, "yes or no", "recovery cuts at a record whose property checksum is missing or wrong"
     )
 
-    sync_timeout_ms: int = _setting(5_000, "ms", "how long a put in sync mode waits for the disk before FlushTimeout")
-    flush_interval_ms: int = _setting(500, "ms", "async, pooled: the disk is at most this far behind, if pages wait")
-    flush_least_pages: int = _setting(
+    sync_timeout_ms: int = setting(5_000, "ms", "how long a put in sync mode waits for the disk before FlushTimeout")
+    flush_interval_ms: int = setting(500, "ms", "async, pooled: the disk is at most this far behind, if pages wait")
+    flush_least_pages: int = setting(
         4, "pages of 4 KiB", "async, pooled: fewer waiting pages are left for the thorough flush"
     )
-    flush_thorough_interval_ms: int = _setting(10_000, "ms", "async, pooled: everything is flushed this often")
-    commit_interval_ms: int = _setting(200, "ms", "pooled: how often write buffers go to their files")
-    commit_least_pages: int = _setting(4, "pages of 4 KiB", "pooled: fewer waiting pages stay in the write buffer")
-    commit_thorough_interval_ms: int = _setting(200, "ms", "pooled: everything is committed this often")
-    pool_buffers: int = _setting(5, "count", "pooled: write buffers, each as large as a log file")
-    checkpoint_interval_ms: int = _setting(
+    flush_thorough_interval_ms: int = setting(10_000, "ms", "async, pooled: everything is flushed this often")
+    commit_interval_ms: int = setting(200, "ms", "pooled: how often write buffers go to their files")
+    commit_least_pages: int = setting(4, "pages of 4 KiB", "pooled: fewer waiting pages stay in the write buffer")
+    commit_thorough_interval_ms: int = setting(200, "ms", "pooled: everything is committed this often")
+    pool_buffers: int = setting(5, "count", "pooled: write buffers, each as large as a log file")
+    checkpoint_interval_ms: int = setting(
         30_000, "ms", "queues, index and checkpoint are flushed this often; what came later is read again after a crash"
     )
-    checkpoint_bytes: int = _setting(256 * MIB, "bytes", "as much log at most before the next checkpoint")
-    max_unflushed_bytes: int = _setting(
+    checkpoint_bytes: int = setting(256 * MIB, "bytes", "as much log at most before the next checkpoint")
+    max_unflushed_bytes: int = setting(
         256 * MIB, "bytes", "what may wait for the disk; beyond it puts slow down, and are refused after busy_wait_ms"
     )
-    busy_wait_ms: int = _setting(1_000, "ms", "how long a put waits for a slow disk before StoreBusy")
-    prepare_files: bool = _setting(
+    busy_wait_ms: int = setting(1_000, "ms", "how long a put waits for a slow disk before StoreBusy")
+    prepare_files: bool = setting(
         True, "yes or no", "make the next two log files ahead; without it a put pays for a new file"
     )
-    lock_pages: bool = _setting(False, "yes or no", "keep the current log file's pages in memory (mlock)")
+    lock_pages: bool = setting(False, "yes or no", "keep the current log file's pages in memory (mlock)")
 
-    max_message_size: int = _setting(4 * MIB, "bytes", "largest body")
-    max_properties_size: int = _setting(LARGEST_PROPERTIES, "bytes", "largest properties, with tags and keys")
-    max_keys: int = _setting(64, "count", "most keys of one message")
-    default_queues: int = _setting(4, "count", "queues of a topic that is made by its first message")
-    auto_create_topics: bool = _setting(
-        True, "yes or no", "a put to an unknown topic makes it; otherwise TopicNotFound"
-    )
-    store_host: str = _setting(
+    max_message_size: int = setting(4 * MIB, "bytes", "largest body")
+    max_properties_size: int = setting(LARGEST_PROPERTIES, "bytes", "largest properties, with tags and keys")
+    max_keys: int = setting(64, "count", "most keys of one message")
+    default_queues: int = setting(4, "count", "queues of a topic that is made by its first message")
+    auto_create_topics: bool = setting(True, "yes or no", "a put to an unknown topic makes it; otherwise TopicNotFound")
+    store_host: str = setting(
         "127.0.0.1:10911", "address:port", "the broker address written into records and message ids"
     )
-    delay_levels: str = _setting(ROCKETMQ_DELAY_LEVELS, "list of times", "what the delay levels 1, 2, … stand for")
+    delay_levels: str = setting(ROCKETMQ_DELAY_LEVELS, "list of times", "what the delay levels 1, 2, … stand for")
 
-    retention_hours: float = _setting(72, "hours", "log files whose newest message is older may be deleted")
-    delete_when: str = _setting(
+    retention_hours: float = setting(72, "hours", "log files whose newest message is older may be deleted")
+    delete_when: str = setting(
         "04", "hours of the day, joined by ;", "expired files are deleted in these hours of local time"
     )
-    clean_interval_ms: int = _setting(10_000, "ms", "how often expiry is looked at")
-    delete_batch: int = _setting(10, "files", "log files deleted in one round")
-    delete_pause_ms: int = _setting(100, "ms", "pause between two deletions, so that the disk keeps up")
-    hung_file_timeout_ms: int = _setting(
+    clean_interval_ms: int = setting(10_000, "ms", "how often expiry is looked at")
+    delete_batch: int = setting(10, "files", "log files deleted in one round")
+    delete_pause_ms: int = setting(100, "ms", "pause between two deletions, so that the disk keeps up")
+    hung_file_timeout_ms: int = setting(
         120_000, "ms", "a deleted file that a reader still holds is removed by force after this"
     )
-    max_bytes: int | None = _setting(
+    max_bytes: int | None = setting(
         None, "bytes", "largest total of log files; the oldest go first, whatever their age"
     )
-    reserve_bytes: int = _setting(
+    reserve_bytes: int = setting(
         64 * MIB, "bytes", "free space that must stay; below it puts are refused with DiskFull"
     )
-    disk_max_ratio: float = _setting(0.75, "share of the disk", "above it expired files are deleted at any hour")
-    disk_clean_ratio: float = _setting(
+    disk_max_ratio: float = setting(0.75, "share of the disk", "above it expired files are deleted at any hour")
+    disk_clean_ratio: float = setting(
         1.0, "share of the disk", "above it the oldest files are deleted, whatever their age (RocketMQ: 0.85)"
     )
-    disk_full_ratio: float = _setting(
+    disk_full_ratio: float = setting(
         1.0, "share of the disk", "above it puts are refused with DiskFull (RocketMQ: 0.90)"
     )
 
@@ -183,12 +176,7 @@ class StoreSettings:
     @classmethod
     def make(cls, values: Mapping[str, object]) -> Self:
         """Settings from names and values; an unknown name is an error that tells the nearest known one."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        for name in values:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise SettingsError(f"no setting {name!r}{hint}")
+        check_names(values, cls)
         return cls(**values)  # type: ignore[arg-type]
 
     def delete_hours(self) -> frozenset[int]:

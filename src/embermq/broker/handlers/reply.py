@@ -9,17 +9,16 @@ import logging
 from collections.abc import Callable
 
 from embermq.broker.client_calls import push_reply
-from embermq.broker.intake import Born, Intake, Sent, short_fields
+from embermq.broker.intake import Intake, Sent, born_of, short_fields
 from embermq.broker.membership import Membership
 from embermq.broker.puts import Puts
 from embermq.broker.settings import BrokerSettings
 from embermq.clock import Clock
 from embermq.errors import NotOnline, RequestError, StoreError, TransportError
 from embermq.format.command import Command, make_answer
-from embermq.format.host import HOST_V6_SIZE, encode_host
+from embermq.format.host import encode_host
 from embermq.format.message_id import encode_message_id
 from embermq.model.codes import RequestCode, ResponseCode
-from embermq.model.flags import SysFlag
 from embermq.model.message import Host
 from embermq.model.properties import (
     MSG_REGION,
@@ -61,9 +60,7 @@ class ReplyHandlers:
         return {RequestCode.SEND_REPLY_MESSAGE: self.reply, RequestCode.SEND_REPLY_MESSAGE_V2: self.reply}
 
     async def reply(self, peer: Peer, request: Command) -> Command:
-        host = encode_host(peer.peer)
-        born = Born(host, SysFlag.BORN_HOST_V6 if len(host) == HOST_V6_SIZE else 0)
-        sent = self._intake.careful(request, born)
+        sent = self._intake.careful(request, born_of(peer.peer))
         fields = {"msgId": "0", "queueId": str(sent.queue), "queueOffset": "0", **self._always}
         code, remark = ResponseCode.SUCCESS, None
         try:

@@ -15,18 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from embermq.broker.intake import Born, Intake, Sent
+from embermq.broker.intake import Intake, Sent, born_of
 from embermq.broker.membership import Membership
 from embermq.broker.puts import Puts
 from embermq.broker.send_answers import NO_FIELDS, Answerable, SendAnswers, Wanted, wanted_of
 from embermq.broker.statistics import BrokerStatistics
 from embermq.errors import EmberError, FlushTimeout, RequestError
 from embermq.format.command import Command
-from embermq.format.host import HOST_V6_SIZE, encode_host
 from embermq.format.record import DraftFields
 from embermq.model.codes import RequestCode, ResponseCode
-from embermq.model.flags import SysFlag
-from embermq.model.message import Host
 from embermq.model.properties import REPLY_TO_CLIENT, find_property
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Observe
@@ -36,7 +33,6 @@ log = logging.getLogger(__name__)
 
 CODES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 LARGEST_TURN: Final = 4096  # drafts that are put at once
-MOST_HOSTS: Final = 10_000  # whose bytes are kept
 _REPLY_TO: Final = REPLY_TO_CLIENT.encode()
 
 
@@ -70,11 +66,10 @@ class SendHandlers:
         self._observe = observe
         self._now = now
         self._turn = _Turn()
-        self._born: dict[Host, Born] = {}
 
     def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
         """Take the messages of one read; each is answered when it is safe."""
-        born = self._born_of(peer)
+        born = born_of(peer.peer)
         wanted: list[Answerable] = []
         drafts = self._turn.drafts
         self._intake.refresh()
@@ -183,12 +178,3 @@ class SendHandlers:
         client = find_property(sent.drafts[0][3], _REPLY_TO)
         if client:
             self._membership.note_requester(client.decode(errors="replace"), peer)
-
-    def _born_of(self, peer: Peer) -> Born:
-        born = self._born.get(peer.peer)
-        if born is None:
-            if len(self._born) >= MOST_HOSTS:
-                self._born.clear()
-            host = encode_host(peer.peer)
-            born = self._born[peer.peer] = Born(host, SysFlag.BORN_HOST_V6 if len(host) == HOST_V6_SIZE else 0)
-        return born

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from embermq.broker.puts import Puts
-from embermq.broker.retries import give_back
+from embermq.broker.retries import give_back, retry_limit
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
@@ -21,8 +19,6 @@ from embermq.rpc.peer import Peer
 from embermq.rpc.router import CheckTopic, Handler
 from embermq.store.groups import Groups
 from embermq.store.store import Store
-
-LIMIT_VERSION: Final = 121  # clients from then on say how often a message may be retried
 
 
 class SendBackHandlers:
@@ -68,7 +64,7 @@ class SendBackHandlers:
             group,
             self._topics,
             delay_level=find_integer(fields, "delayLevel", limit=I32) or 0,
-            limit=asked if asked is not None and request.version >= LIMIT_VERSION else group.max_retries,
+            limit=retry_limit(request, asked, group),
             unit_mode=bool(find_boolean(fields, "unitMode")),
             levels=self._levels,
         )
