@@ -55,7 +55,14 @@ def test(arguments: list[str]) -> int:
     if failed:
         return failed
     prepare_compat()
-    return run(PYTHON, "-m", "pytest", "-n", "auto", "--dist", "loadgroup", *arguments)
+    prepare_kernels()
+    options = ["-n", "auto", "--dist", "loadgroup", *arguments]
+    failed = run(PYTHON, "-m", "pytest", *options)
+    if "--all" in arguments:  # once more as a machine without numba runs it
+        failed = (
+            run(PYTHON, "-m", "pytest", *options, "tests/compat", "tests/e2e", env={"EMBERMQ_ENGINE": "off"}) or failed
+        )
+    return failed
 
 
 def check(arguments: list[str]) -> int:
@@ -77,16 +84,16 @@ def fix(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    known = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
+    known = sorted(path.stem for path in (ROOT / "bench").glob("[!_]*.py"))
     named = bool(arguments) and not arguments[0].startswith("-")
     names, rest = ([arguments[0]], arguments[1:]) if named else (known, arguments)
     if not set(names) <= set(known):
         say(f"no bench/{names[0]}.py; there are: {', '.join(known) or 'none yet'}")
         return 2
-    set_up("dev")
-    if not {"send", "consume"}.isdisjoint(names):
-        prepare_peers()
-    return int(any([run(PYTHON, f"bench/{name}.py", *rest) for name in names]))
+    set_up("dev", "fast")
+    if not {"peers", "growth"}.isdisjoint(names):
+        prepare_peers(everything="peers" in names)
+    return int(any([run(PYTHON, "-m", f"bench.{name}", *rest) for name in names]))
 
 
 COMMANDS = {"demo": demo, "test": test, "check": check, "fix": fix, "bench": bench}
@@ -147,10 +154,17 @@ def prepare_compat() -> None:
         run(PYTHON, "tests/compat/go_tool.py")
 
 
-def prepare_peers() -> None:
-    """Install the servers that EmberMQ is measured beside; a bench leaves out those that are not there."""
-    packages = {"gcc": "gcc libc6-dev", "redis-server": "redis-server", "nats-server": "nats-server"}
-    packages |= {"javac": "openjdk-17-jdk-headless", "mvn": "maven"}
+def prepare_kernels() -> None:
+    """Compile the kernels once, before several tests need them at the same time."""
+    run(PYTHON, "-c", "import tests.conftest; from embermq.kernels import loading; loading.load()")
+
+
+def prepare_peers(*, everything: bool) -> None:
+    """Install what builds the load generator, and the servers that EmberMQ is measured beside, if `everything`."""
+    packages = {"gcc": "gcc libc6-dev"}
+    if everything:
+        packages |= {"redis-server": "redis-server", "nats-server": "nats-server"}
+        packages |= {"javac": "openjdk-17-jdk-headless", "mvn": "maven"}
     absent = [program for program in packages if not shutil.which(program)]
     if not absent:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from embermq.kernels.cache_name import cache_name
+
 GOLDEN = Path(__file__).parent / "golden" / "data"
+
+# Compiled kernels are kept beside the tests, for these and the processes they start. Tests that import a kernel
+# without loading all of them use the same folder, which any change of a kernel leaves behind: numba reads its
+# variable once, so it is set before any test module is imported.
+os.environ.setdefault("EMBERMQ_CACHE", str(Path(__file__).parents[1] / ".cache"))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(os.environ["EMBERMQ_CACHE"]) / cache_name()))
 
 # A plain run is repeatable; `--all` looks at new examples every time, and at more of them.
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)

@@ -1,1 +1,1 @@
-"""Load on EmberMQ and its peers, one after the other: the servers, the generator (in C), and the rounds of a bench."""
+"""The load generator, in C: builds it, runs it beside a server, and reads what it found."""

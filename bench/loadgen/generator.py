@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from loadgen.peers import GENERATOR_CORE, QUEUES, ROOT, TOPIC, PeerError, Server, pinned
+from bench.servers.server import GENERATOR_CORE, QUEUES, ROOT, PeerError, Server, pinned
 
 SOURCES = Path(__file__).parent
 CACHE = ROOT / ".cache" / "bench"
 COMPILER = ("gcc", "-O2", "-std=gnu11", "-Wall", "-Wextra")
+KIB = 1024
+FILL_BATCH = 8  # divides 32 and 1000, so that a pull of either is whole batches
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,19 @@ class Shape:
 
     def __str__(self) -> str:
         return f"{self.connections}x{self.window}"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the generator does to a server: `work` is send, pull or relay (see loadgen.c)."""
+
+    work: str
+    shape: Shape
+    size: int = KIB
+    batch: int = 1
+    per_pull: int = 32
+    topics: int = 1
+    queues: int = QUEUES  # of each topic
 
 
 @cache
@@ -51,23 +66,30 @@ def program() -> Path:
 
 
 def drive(
-    server: Server, work: str, shape: Shape, *, seconds: float, warmup: float = 0.5, limit: int = 0, size: int = 1024
+    server: Server, load: Load, topic: str, *, seconds: float, warmup: float = 0.5, limit: int = 0
 ) -> dict[str, Any]:
-    """Send or consume for some seconds after a warm-up; messages, rate, latencies, CPU time per message and errors."""
-    numbers = {"port": server.port, "connections": shape.connections, "window": shape.window, "queues": QUEUES}
-    numbers |= {"size": size, "limit": limit, "pid": server.process.pid}
+    """Run a load for some seconds after a warm-up; messages, rate, latencies, CPU time per message and errors.
+
+    What the server acknowledged, from the first message on, is added to what it must hold.
+    """
+    numbers = {"port": server.port, "connections": load.shape.connections, "window": load.shape.window}
+    numbers |= {"topics": load.topics, "queues": load.queues, "size": load.size, "batch": load.batch}
+    numbers |= {"per_pull": load.per_pull, "limit": limit, "pid": server.process.pid}
     options = [f"{name}={value}" for name, value in numbers.items()]
-    options += [f"warmup={warmup}", f"seconds={seconds}", f"topic={TOPIC}"]
-    command = [*pinned(GENERATOR_CORE), str(program()), server.protocol, work, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + warmup + 120, check=False)
+    options += [f"warmup={warmup}", f"seconds={seconds}", f"topic={topic}"]
+    command = [*pinned(GENERATOR_CORE), str(program()), server.protocol, load.work, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + warmup + 900, check=False)
     if done.returncode:
         raise PeerError(done.stderr.strip() or f"the generator ended with {done.returncode}")
     result: dict[str, Any] = json.loads(done.stdout)
+    server.stored[topic] = server.stored.get(topic, 0) + result["acknowledged"]
+    server.refused += result["refused"]
     return result
 
 
-def fill(server: Server, count: int) -> None:
-    """Put `count` messages into the server's queues, the same number into each."""
-    done = drive(server, "fill", Shape(QUEUES, 128), seconds=0, limit=count)
-    if done["errors"] or done["messages"] != count:
-        raise PeerError(f"{done['messages']} of {count} messages were filled in: {done['error']}")
+def fill(server: Server, topic: str, count: int, *, size: int = KIB) -> None:
+    """Put `count` messages into the topic's queues, the same number into each; in batches, if there are any."""
+    batch = FILL_BATCH if server.has_batches else 1
+    done = drive(server, Load("fill", Shape(QUEUES, 32), size=size, batch=batch), topic, seconds=0, limit=count)
+    if done["errors"] or done["acknowledged"] != count:
+        raise PeerError(f"{done['acknowledged']} of {count} messages were filled in: {done['error']}")

@@ -1,166 +1,52 @@
 /* Drives one server with many requests in flight, and prints what came of it as one line of JSON.
  *
- *     loadgen PROTOCOL WORK NAME=NUMBER …      protocols rocketmq, redis, nats; work send, fill, consume
+ *     loadgen PROTOCOL WORK NAME=VALUE …       protocols rocketmq, redis, nats, kafka
+ *
+ *     send    messages from all connections, over all queues
+ *     fill    `limit` messages and no more, each connection into a queue of its own, or over all of several topics
+ *     pull    what was filled in, `per_pull` messages a request
+ *     relay   send, and take at the same time: at most connections x window messages are on their way; the latency is
+ *             that of a message from its sender to its follower
  *
  * One thread, one epoll loop. Requests are made when a quarter of a connection's window is free, for every protocol
  * alike, so that their number per system call does not depend on how a server groups its answers. Every answer is
- * looked at: what is not a success is counted as an error and not as a message.
+ * looked at: what is not a success is counted as an error and not as a message. After the last measured moment nothing
+ * is sent any more, and every answer is waited for: then `acknowledged` is what the server must hold, to the message.
  */
 #define _GNU_SOURCE
 #include "loadgen.h"
+#include "measure.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#define BODIES 64
 #define READ_SIZE (1 << 18)
-#define STALL_NS 15000000000LL
-#define FINE 32 /* steps per doubling of a latency */
+#define STALL_NS 20000000000LL
 
-Options options = {.connections = 4, .window = 128, .queues = 4, .size = 1024, .warmup = 1, .seconds = 2, .topic = "bench"};
-
-typedef struct {
-    uint64_t messages, errors, answers;
-    uint64_t latencies[64 * FINE];
-    char first_error[200];
-} Counts;
+Options options = {
+    .connections = 4, .window = 128, .topics = 1, .queues = 4, .size = 1024, .batch = 1, .per_pull = 32, .warmup = 1,
+    .seconds = 2, .topic = "bench",
+};
 
 static Counts counts;
-static uint8_t *bodies;
+static Totals totals;
+static Connection *connections;
+static int connection_count;
+static int64_t read_at; /* when the answers that are looked at now were read */
+static bool is_ending;
 
-void fail(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "loadgen: ");
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "\n");
-    va_end(arguments);
-    exit(1);
-}
-
-static int64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000LL + time.tv_nsec;
-}
-
-/* -- buffers and bodies */
-
-static void reserve(Buffer *buffer, size_t size) {
-    if (buffer->begin > 0 && buffer->end + size > buffer->capacity) {
-        memmove(buffer->data, buffer->data + buffer->begin, buffer->end - buffer->begin);
-        buffer->end -= buffer->begin;
-        buffer->begin = 0;
-    }
-    if (buffer->end + size > buffer->capacity) {
-        buffer->capacity = 2 * (buffer->end + size);
-        buffer->data = realloc(buffer->data, buffer->capacity);
-        if (buffer->data == NULL) fail("no memory for %zu bytes", buffer->capacity);
-    }
-}
-
-uint8_t *room(Connection *connection, size_t size) {
-    reserve(&connection->out, size);
-    return connection->out.data + connection->out.end;
-}
-
-void add(Connection *connection, const void *data, size_t size) {
-    memcpy(room(connection, size), data, size);
-    connection->out.end += size;
-}
-
-void add_text(Connection *connection, const char *format, ...) {
-    char text[2048];
-    va_list arguments;
-    va_start(arguments, format);
-    int size = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (size < 0 || (size_t)size >= sizeof text) fail("a request of %d characters", size);
-    add(connection, text, (size_t)size);
-}
-
-static void make_bodies(void) {
-    size_t size = (size_t)BODIES * (size_t)options.size;
-    bodies = malloc(size);
-    for (size_t made = 0; made < size;) {
-        ssize_t more = getrandom(bodies + made, size - made, 0);
-        if (more <= 0) fail("no random bytes: %s", strerror(errno));
-        made += (size_t)more;
-    }
-}
-
-const uint8_t *body_of(uint64_t number) {
-    return bodies + (number % BODIES) * (size_t)options.size;
-}
-
-int queue_of(const Connection *connection) {
-    uint64_t turn = options.work == SEND ? connection->asked : 0; /* otherwise each connection keeps to one queue */
-    return (int)(((uint64_t)connection->number + turn) % (uint64_t)options.queues);
-}
-
-uint64_t next_offset(Connection *connection) {
-    uint64_t offset = connection->next;
-    uint64_t there = options.limit / (uint64_t)options.queues;
-    connection->next = offset + 2 * PER_PULL <= there ? offset + PER_PULL : 0; /* whole pulls only */
-    return offset;
-}
-
-void refuse(Answer *answer, const char *what, const void *text, size_t size) {
-    snprintf(answer->error, sizeof answer->error, "%s: %.*s", what, (int)(size > 150 ? 150 : size), (const char *)text);
-}
-
-/* -- latencies: a histogram whose steps grow with the value, about 2 % wide */
-
-static unsigned bucket_of(uint64_t ns) {
-    if (ns < FINE) return (unsigned)ns;
-    unsigned doublings = 63U - (unsigned)__builtin_clzll(ns);
-    return (doublings - 4) * FINE + (unsigned)((ns >> (doublings - 5)) & (FINE - 1));
-}
-
-static double value_of(unsigned bucket) {
-    if (bucket < FINE) return bucket;
-    unsigned doublings = bucket / FINE + 4;
-    return (double)((uint64_t)(FINE + bucket % FINE) << (doublings - 5));
-}
-
-static double percentile_us(double share) {
-    uint64_t wanted = (uint64_t)((double)counts.answers * share), seen = 0;
-    for (unsigned bucket = 0; bucket < 64 * FINE; bucket++) {
-        seen += counts.latencies[bucket];
-        if (seen > wanted) return value_of(bucket) / 1000;
-    }
-    return 0;
-}
-
-/* -- CPU time, of the server and of this program */
-
-static double own_cpu(void) {
-    return (double)clock() / CLOCKS_PER_SEC;
-}
-
-static double server_cpu(void) {
-    if (options.pid == 0) return 0;
-    char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", options.pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL || fgets(line, sizeof line, file) == NULL) fail("the server, process %d, is gone", options.pid);
-    fclose(file);
-    unsigned long user, system;
-    char *rest = strrchr(line, ')'); /* the name before it may hold anything */
-    if (rest == NULL || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
-        fail("%s reads %s", path, line);
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+void arrived(const uint8_t *body) {
+    int64_t sent_at;
+    memcpy(&sent_at, body, sizeof sent_at);
+    add_latency(&counts, read_at - sent_at);
 }
 
 /* -- connections */
@@ -171,19 +57,19 @@ static void *zeroed(size_t count, size_t size) {
     return memory;
 }
 
-static void open_connection(Connection *connection, int number) {
-    size_t window = (size_t)options.window;
+static void open_connection(Connection *connection, int number, const Protocol *protocol) {
+    Role role = number >= options.connections ? FOLLOWER : options.work == PULL ? PULLER : SENDER;
+    int window = role == FOLLOWER ? protocol->follower_window : options.window, yes = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int yes = 1;
-    *connection = (Connection){.number = number, .fd = socket(AF_INET, SOCK_STREAM, 0)};
-    connection->free_slots = zeroed(window, sizeof(int));
-    connection->asked_at = zeroed(window, sizeof(int64_t));
-    connection->wanted = zeroed(window, sizeof(uint64_t));
-    connection->arrived = zeroed(window, sizeof(int));
-    connection->generations = zeroed(window, sizeof(int));
-    for (int slot = 0; slot < options.window; slot++) connection->free_slots[slot] = slot;
-    connection->free_count = options.window;
+    *connection = (Connection){.number = number, .role = role, .window = window, .free_count = window};
+    connection->fd = socket(AF_INET, SOCK_STREAM, 0);
+    connection->free_slots = zeroed((size_t)window, sizeof(int));
+    connection->asked_at = zeroed((size_t)window, sizeof(int64_t));
+    connection->wanted = zeroed((size_t)window, sizeof(uint64_t));
+    connection->arrived = zeroed((size_t)window, sizeof(int));
+    connection->generations = zeroed((size_t)window, sizeof(int));
+    for (int slot = 0; slot < window; slot++) connection->free_slots[slot] = slot;
     if (connect(connection->fd, (struct sockaddr *)&address, sizeof address) != 0)
         fail("port %d: %s", options.port, strerror(errno));
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -211,36 +97,63 @@ static void write_out(int poll, Connection *connection) {
     if (connection->wants_write != wanted) watch(poll, connection, EPOLL_CTL_MOD);
 }
 
+/* -- asking */
+
 static uint64_t share_of(const Connection *connection) {
-    uint64_t all = options.limit, each = all / (uint64_t)options.connections;
+    uint64_t all = options.limit / (uint64_t)options.batch, each = all / (uint64_t)options.connections;
     return connection->number == 0 ? all - each * (uint64_t)(options.connections - 1) : each;
 }
 
+/* How many requests a connection may make now. */
+static uint64_t allowance(const Connection *connection) {
+    uint64_t free = (uint64_t)connection->free_count;
+    if (connection->is_paused) return 0;
+    if (connection->role != SENDER) return free;
+    if (is_ending) return 0;
+    if (options.work == FILL) {
+        uint64_t left = share_of(connection) - connection->asked;
+        return free < left ? free : left;
+    }
+    if (options.work == RELAY) {
+        uint64_t most = (uint64_t)options.connections * (uint64_t)options.window;
+        uint64_t under_way = totals.asked - totals.refused - totals.consumed;
+        uint64_t left = under_way < most ? most - under_way : 0;
+        return free < left ? free : left;
+    }
+    return free;
+}
+
 static void ask_more(const Protocol *protocol, Connection *connection) {
-    int quarter = options.window / 4 > 1 ? options.window / 4 : 1;
-    bool is_filling = options.work == FILL;
-    if (connection->is_paused || (connection->free_count < quarter && !is_filling)) return;
+    uint64_t quarter = connection->window / 4 > 1 ? (uint64_t)connection->window / 4 : 1;
+    uint64_t left = allowance(connection);
+    if (left == 0 || (left < quarter && options.work != FILL)) return;
     int64_t now = now_ns();
-    while (connection->free_count > 0 && !(is_filling && connection->asked >= share_of(connection))) {
+    for (; left > 0; left--) {
         int slot = connection->free_slots[connection->free_begin];
-        connection->free_begin = (connection->free_begin + 1) % options.window;
+        connection->free_begin = (connection->free_begin + 1) % connection->window;
         connection->free_count--;
         connection->asked_at[slot] = now;
         protocol->ask(connection, slot);
         connection->asked++;
+        if (connection->role == SENDER) totals.asked += (uint64_t)options.batch;
     }
 }
 
-static void count(Connection *connection, const Answer *answer, int64_t now) {
-    if (answer->error[0] != 0) {
-        if (counts.errors++ == 0) snprintf(counts.first_error, sizeof counts.first_error, "%s", answer->error);
-    } else {
-        counts.messages += answer->messages;
-    }
+/* -- answers */
+
+static void count(Connection *connection, const Answer *answer) {
+    bool is_refused = answer->error[0] != 0;
+    if (is_refused && counts.errors++ == 0)
+        snprintf(counts.first_error, sizeof counts.first_error, "%s", answer->error);
+    if (connection->role == FOLLOWER) totals.consumed += answer->messages;
+    else if (connection->role == SENDER && is_refused) totals.refused += (uint64_t)options.batch;
+    else if (connection->role == SENDER) totals.acknowledged += answer->messages;
+    bool is_counted = options.work == RELAY ? connection->role == FOLLOWER : true;
+    if (is_counted && !is_refused) counts.messages += answer->messages;
     if (answer->slot < 0) return;
-    counts.answers++;
-    counts.latencies[bucket_of((uint64_t)(now - connection->asked_at[answer->slot]))]++;
-    connection->free_slots[(connection->free_begin + connection->free_count++) % options.window] = answer->slot;
+    if (options.work != RELAY) add_latency(&counts, read_at - connection->asked_at[answer->slot]);
+    int last = (connection->free_begin + connection->free_count++) % connection->window;
+    connection->free_slots[last] = answer->slot;
     connection->answered++;
 }
 
@@ -252,13 +165,13 @@ static void read_in(const Protocol *protocol, Connection *connection) {
     if (size < 0 && errno == EAGAIN) return;
     if (size < 0) fail("recv: %s", strerror(errno));
     in->end += (size_t)size;
-    int64_t now = now_ns();
+    read_at = now_ns();
     while (in->begin < in->end) {
         Answer answer = {.slot = -1};
         size_t taken = protocol->take(connection, in->data + in->begin, in->end - in->begin, &answer);
         if (taken == 0) break;
         in->begin += taken;
-        count(connection, &answer, now);
+        count(connection, &answer);
     }
     if (in->begin == in->end) in->begin = in->end = 0;
 }
@@ -278,40 +191,62 @@ static void turn(int poll, const Protocol *protocol) {
         ask_more(protocol, connection);
         if ((events[index].events & EPOLLOUT) || !connection->wants_write) write_out(poll, connection);
     }
+    if (options.work != RELAY) return;
+    for (int index = 0; index < options.connections; index++) { /* what was taken lets senders go on */
+        ask_more(protocol, &connections[index]);
+        if (!connections[index].wants_write) write_out(poll, &connections[index]);
+    }
 }
 
-static void run(const Protocol *protocol, Connection *connections, int poll) {
-    for (int number = 0; number < options.connections; number++) {
+static void go_on(int poll, const Protocol *protocol, double seconds) {
+    int64_t end = now_ns() + (int64_t)(seconds * 1e9);
+    while (now_ns() < end) turn(poll, protocol);
+}
+
+static bool is_settled(void) {
+    bool is_answered = totals.acknowledged + totals.refused == totals.asked;
+    return is_answered && (options.work != RELAY || totals.consumed >= totals.acknowledged);
+}
+
+/* Waits for every answer, and for followers to have everything. */
+static void settle(int poll, const Protocol *protocol) {
+    int64_t begin = now_ns();
+    is_ending = options.work != FILL; /* which ends by itself */
+    while (!is_settled() || (options.work == FILL && totals.asked < options.limit)) {
+        turn(poll, protocol);
+        if (options.work != FILL && now_ns() - begin > STALL_NS)
+            fail("%llu messages asked, %llu acknowledged, %llu refused, %llu consumed, and no more comes",
+                 (unsigned long long)totals.asked, (unsigned long long)totals.acknowledged,
+                 (unsigned long long)totals.refused, (unsigned long long)totals.consumed);
+    }
+    if (options.work == RELAY && totals.consumed != totals.acknowledged)
+        fail("%llu messages acknowledged and %llu consumed", (unsigned long long)totals.acknowledged,
+             (unsigned long long)totals.consumed);
+}
+
+static void run(const Protocol *protocol, int poll) {
+    for (int number = connection_count - 1; number >= 0; number--) { /* followers first */
         ask_more(protocol, &connections[number]);
         write_out(poll, &connections[number]);
     }
-    int64_t begin = now_ns();
-    if (options.work == FILL) {
-        while (counts.answers < options.limit) turn(poll, protocol);
-    } else {
-        while (now_ns() - begin < (int64_t)(options.warmup * 1e9)) turn(poll, protocol);
-        counts = (Counts){0};
-    }
-    double cpu = server_cpu(), own = own_cpu();
-    begin = options.work == FILL ? begin : now_ns();
-    while (options.work != FILL && now_ns() - begin < (int64_t)(options.seconds * 1e9)) turn(poll, protocol);
-    double seconds = (double)(now_ns() - begin) / 1e9;
-    cpu = server_cpu() - cpu;
-    own = own_cpu() - own;
-    double each = counts.messages ? 1e6 / (double)counts.messages : 0;
-    printf("{\"messages\": %llu, \"seconds\": %.4f, \"rate\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"cpu_us\": %.3f, "
-           "\"cpu_share\": %.3f, \"generator_cpu_us\": %.3f, \"errors\": %llu, \"error\": \"",
-           (unsigned long long)counts.messages, seconds, (double)counts.messages / seconds, percentile_us(0.5),
-           percentile_us(0.99), cpu * each, cpu / seconds, own * each, (unsigned long long)counts.errors);
-    for (const char *letter = counts.first_error; *letter; letter++)
-        putchar(*letter < ' ' || *letter > '~' || *letter == '"' || *letter == '\\' ? ' ' : *letter);
-    printf("\"}\n");
+    if (options.work != FILL) go_on(poll, protocol, options.warmup);
+    counts = (Counts){0};
+    Moment begin = this_moment(options.pid);
+    if (options.work == FILL) settle(poll, protocol);
+    else go_on(poll, protocol, options.seconds);
+    Moment end = this_moment(options.pid);
+    Counts measured = counts;
+    if (options.work == SEND || options.work == RELAY) settle(poll, protocol);
+    print_result(&measured, &totals, begin, end);
 }
+
+/* -- options */
 
 static void set_option(const char *argument) {
     const struct { const char *name; int *value; } whole[] = {
         {"port=", &options.port}, {"connections=", &options.connections}, {"window=", &options.window},
-        {"queues=", &options.queues}, {"size=", &options.size}, {"pid=", &options.pid},
+        {"topics=", &options.topics}, {"queues=", &options.queues}, {"size=", &options.size},
+        {"batch=", &options.batch}, {"per_pull=", &options.per_pull}, {"pid=", &options.pid},
     };
     for (size_t index = 0; index < sizeof whole / sizeof *whole; index++) {
         size_t size = strlen(whole[index].name);
@@ -327,36 +262,47 @@ static void set_option(const char *argument) {
     else fail("what is %s?", argument);
 }
 
+static void check_options(void) {
+    uint64_t share = (uint64_t)options.connections * (uint64_t)options.batch;
+    if (options.queues < 1 || options.queues > MOST_QUEUES || options.topics < 1 || options.topics > 9999)
+        fail("queues must be 1 to %d, topics 1 to 9999", MOST_QUEUES);
+    if (options.window < 1 || options.window > 9999 || options.connections < 1 || options.connections > 9999)
+        fail("window and connections must be 1 to 9999");
+    if (options.size < 8 || options.batch < 1 || options.per_pull < 1) fail("size must be 8, batch and per_pull 1 at least");
+    if (options.work == FILL && (options.limit == 0 || options.limit % share != 0))
+        fail("limit must be a multiple of connections x batch");
+    if (options.work == RELAY && options.batch != 1) fail("relay sends no batches");
+    if (options.work == PULL && options.limit < (uint64_t)options.per_pull * (uint64_t)options.queues)
+        fail("limit is less than one pull from every queue");
+}
+
 static const Protocol *choose(int count, char **arguments) {
-    const Protocol *protocols[] = {&rocketmq, &redis, &nats};
-    const char *works[] = {"send", "fill", "consume"};
-    if (count < 3) fail("loadgen PROTOCOL WORK NAME=NUMBER …");
+    const Protocol *protocols[] = {&rocketmq, &redis, &nats, &kafka};
+    const char *works[] = {"send", "fill", "pull", "relay"};
+    if (count < 3) fail("loadgen PROTOCOL WORK NAME=VALUE …");
     for (int index = 3; index < count; index++) set_option(arguments[index]);
     int work = 0;
-    while (work < 3 && strcmp(arguments[2], works[work]) != 0) work++;
-    if (work == 3) fail("no work %s", arguments[2]);
+    while (work < 4 && strcmp(arguments[2], works[work]) != 0) work++;
+    if (work == 4) fail("no work %s", arguments[2]);
     options.work = (Work)work;
-    if (options.queues < 1 || options.queues > 10 || options.window < 1 || options.window > 9999 ||
-        options.connections < 1 || options.connections > 9999)
-        fail("queues must be 1 to 10, window and connections 1 to 9999");
-    if (options.work != SEND && options.limit < 2 * PER_PULL * (uint64_t)options.queues) fail("limit is too small");
-    for (int index = 0; index < 3; index++)
+    check_options();
+    for (int index = 0; index < 4; index++)
         if (strcmp(arguments[1], protocols[index]->name) == 0) return protocols[index];
     fail("no protocol %s", arguments[1]);
 }
 
 int main(int argument_count, char **arguments) {
     const Protocol *protocol = choose(argument_count, arguments);
-    make_bodies();
     protocol->prepare();
-    Connection *connections = zeroed((size_t)options.connections, sizeof(Connection));
+    connection_count = options.connections + (options.work == RELAY ? options.queues : 0);
+    connections = zeroed((size_t)connection_count, sizeof(Connection));
     int poll = epoll_create1(0);
-    for (int number = 0; number < options.connections; number++) {
-        open_connection(&connections[number], number);
+    for (int number = 0; number < connection_count; number++) {
+        open_connection(&connections[number], number, protocol);
         protocol->greet(&connections[number]);
         fcntl(connections[number].fd, F_SETFL, O_NONBLOCK);
         watch(poll, &connections[number], EPOLL_CTL_ADD);
     }
-    run(protocol, connections, poll);
+    run(protocol, poll);
     return 0;
 }

@@ -1,8 +1,9 @@
 /* NATS JetStream, stream BENCH with one subject per queue: acknowledged publishing, and a consumer's fetches.
  *
  * Every slot has an inbox and a subscription of its own, whose number tells whose answer a message is. A fetch asks
- * for 32 messages that need no acknowledgement. Each connection has its own consumer; at the end of the stream a new
- * one is made, and until it is there nothing is asked.
+ * for messages that need no acknowledgement. Each connection has its own consumer: a puller's reads the whole stream,
+ * and at its end a new one is made, until when nothing is asked; a follower's reads one subject, and its fetches wait.
+ * There are always some of those under way, because a fetch ends with the last message that it asked for.
  */
 #define _GNU_SOURCE
 #include "loadgen.h"
@@ -15,17 +16,22 @@
 
 #define CREATED 99999 /* the subscription on which the answer to a new consumer comes */
 
-static void prepare(void) {}
+static void prepare(void) {
+    if (options.batch > 1 || options.topics > 1) fail("NATS has no batches, and one topic here");
+}
 
 static void make_consumer(Connection *connection) {
-    char body[256];
+    char body[512], filter[128] = "", name[64];
+    bool is_follower = connection->role == FOLLOWER;
     connection->generation++;
     connection->is_paused = true;
+    snprintf(name, sizeof name, "c%d-%d", connection->number, connection->generation);
+    if (is_follower) snprintf(filter, sizeof filter, "%s.%d", options.topic, queue_of(connection));
     int size = snprintf(body, sizeof body,
-        "{\"stream_name\":\"BENCH\",\"config\":{\"name\":\"c%d-%d\",\"deliver_policy\":\"all\",\"ack_policy\":\"none\",\"max_waiting\":10000,"
-        "\"inactive_threshold\":5000000000}}", connection->number, connection->generation);
-    add_text(connection, "PUB $JS.API.CONSUMER.CREATE.BENCH.c%d-%d _INBOX.%d.created %d\r\n%s\r\n", connection->number,
-             connection->generation, connection->number, size, body);
+        "{\"stream_name\":\"BENCH\",\"config\":{\"name\":\"%s\",\"deliver_policy\":\"all\",\"ack_policy\":\"none\",\"max_waiting\":10000,"
+        "\"inactive_threshold\":5000000000%s%s%s}}", name, is_follower ? ",\"filter_subject\":\"" : "", filter, is_follower ? "\"" : "");
+    add_text(connection, "PUB $JS.API.CONSUMER.CREATE.BENCH.%s%s%s _INBOX.%d.created %d\r\n%s\r\n", name,
+             is_follower ? "." : "", filter, connection->number, size, body);
 }
 
 /* Sends what the greeting wrote, and waits for the PONG that shows that it was understood. */
@@ -48,51 +54,64 @@ static void settle(Connection *connection) {
 static void greet(Connection *connection) {
     add_text(connection, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1,"
                          "\"lang\":\"c\",\"version\":\"1\"}\r\n");
-    for (int slot = 0; slot < options.window; slot++)
+    for (int slot = 0; slot < connection->window; slot++)
         add_text(connection, "SUB _INBOX.%d.%d %d\r\n", connection->number, slot, slot);
     add_text(connection, "SUB _INBOX.%d.created %d\r\nPING\r\n", connection->number, CREATED);
     settle(connection);
-    if (options.work == CONSUME) make_consumer(connection); /* it waits in `out` for the first turn */
+    if (connection->role != SENDER) make_consumer(connection); /* it waits in `out` for the first turn */
+}
+
+static void ask_fetch(Connection *connection, int slot) {
+    char body[64], waits[64];
+    connection->arrived[slot] = 0;
+    connection->generations[slot] = connection->generation;
+    snprintf(waits, sizeof waits, connection->role == FOLLOWER ? "\"expires\":%d000000" : "\"no_wait\":true", FOLLOW_MS);
+    int size = snprintf(body, sizeof body, "{\"batch\":%d,%s}", options.per_pull, waits);
+    add_text(connection, "PUB $JS.API.CONSUMER.MSG.NEXT.BENCH.c%d-%d _INBOX.%d.%d %d\r\n%s\r\n", connection->number,
+             connection->generation, connection->number, slot, size, body);
 }
 
 static void ask(Connection *connection, int slot) {
-    if (options.work == CONSUME) {
-        connection->arrived[slot] = 0;
-        connection->generations[slot] = connection->generation;
-        char body[64];
-        int size = snprintf(body, sizeof body, "{\"batch\":%d,\"no_wait\":true}", PER_PULL);
-        add_text(connection, "PUB $JS.API.CONSUMER.MSG.NEXT.BENCH.c%d-%d _INBOX.%d.%d %d\r\n%s\r\n", connection->number,
-                 connection->generation, connection->number, slot, size, body);
+    if (connection->role != SENDER) {
+        ask_fetch(connection, slot);
         return;
     }
-    add_text(connection, "PUB bench.%d _INBOX.%d.%d %d\r\n", queue_of(connection), connection->number, slot, options.size);
-    add(connection, body_of(connection->asked), (size_t)options.size);
+    add_text(connection, "PUB %s.%d _INBOX.%d.%d %d\r\n", options.topic, queue_of(connection), connection->number, slot,
+             options.size);
+    add_body(connection, slot);
     add(connection, "\r\n", 2);
 }
 
 /* A fetch that the stream's end cut short still brought what came before. */
 static void take_status(Connection *connection, int slot, const uint8_t *status, size_t size, Answer *answer) {
-    answer->slot = slot;
-    answer->messages = (uint64_t)connection->arrived[slot];
     bool is_end = size > 12 && (memcmp(status, "NATS/1.0 404", 12) == 0 || memcmp(status, "NATS/1.0 408", 12) == 0);
+    answer->slot = slot;
+    if (connection->role != FOLLOWER) answer->messages = (uint64_t)connection->arrived[slot];
     if (!is_end) refuse(answer, "refused", status, size);
+    else if (connection->role == FOLLOWER) return; /* it waited in vain */
     else if (connection->generations[slot] == connection->generation && !connection->is_paused) make_consumer(connection);
+}
+
+static void take_fetched(Connection *connection, int slot, const uint8_t *body, size_t size, Answer *answer) {
+    bool is_last = ++connection->arrived[slot] == options.per_pull, is_follower = connection->role == FOLLOWER;
+    if ((int)size != options.size) refuse(answer, "not a message", body, size);
+    else if (is_follower) arrived(body);
+    if (is_last) answer->slot = slot;
+    if (is_follower) answer->messages = 1; /* each at once */
+    else if (is_last) answer->messages = (uint64_t)options.per_pull;
 }
 
 static void take_message(Connection *connection, int slot, const uint8_t *body, size_t size, Answer *answer) {
     if (slot == CREATED) {
         if (memmem(body, size, "\"error\"", 7) != NULL) fail("no consumer: %.*s", (int)size, body);
         connection->is_paused = false;
-    } else if (options.work == CONSUME) {
-        if ((int)size != options.size) refuse(answer, "not a message", body, size);
-        if (++connection->arrived[slot] == PER_PULL) {
-            answer->slot = slot;
-            answer->messages = PER_PULL;
-        }
+    } else if (connection->role != SENDER) {
+        take_fetched(connection, slot, body, size, answer);
     } else {
         answer->slot = slot;
         answer->messages = 1;
-        if (size < 10 || memcmp(body, "{\"stream\":", 10) != 0) refuse(answer, "refused", body, size);
+        bool is_stored = size > 10 && memcmp(body, "{\"stream\":", 10) == 0 && memmem(body, size, "\"seq\":", 6) != NULL;
+        if (!is_stored) refuse(answer, "refused", body, size);
     }
 }
 
@@ -110,18 +129,19 @@ static size_t take(Connection *connection, const uint8_t *data, size_t size, Ans
     if (*data != 'M' && !has_headers) return line_size; /* INFO, +OK, PONG */
     char words[1024], *fields[8];
     int count = 0;
-    memcpy(words, data, line_size - 2 < sizeof words ? line_size - 2 : 0);
+    if (line_size > sizeof words) fail("a line of %zu characters", line_size);
+    memcpy(words, data, line_size - 2);
     words[line_size - 2] = 0;
     for (char *word = strtok(words, " "); word != NULL && count < 8; word = strtok(NULL, " ")) fields[count++] = word;
     if (count < (has_headers ? 5 : 4)) fail("not understood: %.*s", (int)line_size, data);
     size_t whole = strtoul(fields[count - 1], NULL, 10), headers = has_headers ? strtoul(fields[count - 2], NULL, 10) : 0;
     if (size < line_size + whole + 2) return 0;
     int slot = atoi(fields[2]);
-    if (slot != CREATED && (slot < 0 || slot >= options.window)) fail("whose answer is %.*s?", (int)line_size, data);
+    if (slot != CREATED && (slot < 0 || slot >= connection->window)) fail("whose answer is %.*s?", (int)line_size, data);
     const uint8_t *body = data + line_size;
     if (has_headers && headers == whole) take_status(connection, slot, body, headers, answer);
     else take_message(connection, slot, body + headers, whole - headers, answer);
     return line_size + whole + 2;
 }
 
-const Protocol nats = {"nats", prepare, greet, ask, take};
+const Protocol nats = {"nats", 4, prepare, greet, ask, take};

@@ -13,10 +13,12 @@ __all__ = [
     "Delivery",
     "EmberError",
     "Message",
+    "MessageBatch",
     "Receipt",
     "SendReceipt",
     "Store",
     "StoredMessage",
+    "load_kernels",
     "open_store",
 ]
 
@@ -27,10 +29,12 @@ _HOMES = {
     "Delivery": "embermq.client.delivery",
     "EmberError": "embermq.errors",
     "Message": "embermq.model.message",
+    "MessageBatch": "embermq.model.message_batch",
     "Receipt": "embermq.model.message",
     "SendReceipt": "embermq.client.producer",
     "Store": "embermq.store.store",
     "StoredMessage": "embermq.model.message",
+    "load_kernels": "embermq.kernels.loading",
     "open_store": "embermq.store.store",
 }
 
@@ -40,7 +44,9 @@ if TYPE_CHECKING:
     from embermq.client.producer import SendReceipt
     from embermq.client.sync import Client
     from embermq.errors import EmberError
+    from embermq.kernels.loading import load_kernels
     from embermq.model.message import Message, Receipt, StoredMessage
+    from embermq.model.message_batch import MessageBatch
     from embermq.store.reading import Batch
     from embermq.store.store import Store, open_store
 

@@ -41,6 +41,10 @@
     │       ├── PropertiesTooLarge
     │       └── TooManyKeys
     ├── SettingsError         a setting that cannot be
+    ├── EngineError           compiled code that cannot be had; plain code does its work
+    │   ├── EngineMissing     numba is not installed, or not wanted
+    │   ├── CompileFailed     no code came out
+    │   └── CacheUnsafe       others could put code into the folder that it is kept in
     └── TransportError        the network, or a peer that talks nonsense
         ├── BadFrame          bytes that are no frame; the connection is closed
         ├── ConnectionLost    it was closed while an answer was waited for, or cannot be made
@@ -341,6 +345,28 @@ class TooManyKeys(IllegalMessage):
 
 class SettingsError(EmberError):
     """A setting that cannot be; says which, what was found and what is allowed."""
+
+
+class EngineError(EmberError):
+    """Compiled code cannot be had; everything works without it, only slower."""
+
+
+class EngineMissing(EngineError):
+    """What compiles is not there, or was switched off."""
+
+
+class CompileFailed(EngineError):
+    """The process that compiles ended without code."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"kernels could not be compiled: exit code {code}: {reason}; `ember warm-up` tries again")
+
+
+class CacheUnsafe(EngineError):
+    """A folder for compiled code that others could put code into."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; compiled code is run, so only its owner may write there (mode 0700)")
 
 
 class TransportError(EmberError):

@@ -23,6 +23,7 @@ from tests.compat.store_tool import HERE, JVM, class_path
 TARGET = os.environ.get("EMBERMQ_COMPAT_TARGET", "ember")
 START_TIMEOUT = 60.0  # seconds
 STOP_TIMEOUT = 60.0
+ENGINE_TIMEOUT = 180.0  # it may have to be compiled
 
 
 class ClusterError(Exception):
@@ -72,7 +73,17 @@ def ember_process(
     log = home / "ember.log"
     with _process(command, home, log, environment) as process:
         said = dict(word.split("=", 1) for word in _first_line(process, log).split()[1:])
+        wait_for_engine(process, log)
         yield Cluster(said["namesrv"], said["broker"], is_ember=True), process
+
+
+def wait_for_engine(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until the compiled engine is on, or has said why it stays off; EMBERMQ_ENGINE=off leaves all to plain code."""
+    deadline = time.monotonic() + ENGINE_TIMEOUT
+    while "engine on" not in (said := log.read_text(errors="replace")) and "engine off" not in said:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise ClusterError(f"no word of the engine in {ENGINE_TIMEOUT:.0f} s; it said\n{_end_of(log)}")
+        time.sleep(0.05)
 
 
 def _first_line(process: subprocess.Popen[bytes], log: Path) -> str:

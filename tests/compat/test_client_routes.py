@@ -85,7 +85,7 @@ def test_route_two_name_servers_one_down(scene: Scene) -> None:
             return False
         return True
 
-    wait_until(starts)
+    wait_until(starts, seconds=30)
     assert consumer is not None
     producer.send_ok(scene.message(topic, "second"))
     assert sorted(consumer.bodies(2, seconds=40)) == ["first", "second"]

@@ -11,7 +11,7 @@ as writing back a page, is not seen: for that there is test_power_loss.py.
 
     create             a file that is new         pwrite, ftruncate, posix_fallocate
     fdatasync, fsync                              replace, link, unlink, mkdir, rmdir
-    store              bytes put into a mapped file
+    pwritev            how `sync` writes its log  store: bytes put into a mapped file
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
-DESCRIPTOR_CALLS = ("fdatasync", "fsync", "pwrite", "ftruncate", "posix_fallocate")
+DESCRIPTOR_CALLS = ("fdatasync", "fsync", "pwrite", "pwritev", "ftruncate", "posix_fallocate")
 PATH_CALLS = ("replace", "link", "unlink", "mkdir", "rmdir")
 CALLS = ("create", *DESCRIPTOR_CALLS, *PATH_CALLS, "store")
-TEARABLE = ("pwrite", "store")  # calls that can end half-way
+TEARABLE = ("pwrite", "pwritev", "store")  # calls that can end half-way
+SYNC_CALLS = {"sync": "pwritev", "async": "fdatasync", "pooled": "fdatasync"}  # that bring the log to the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,9 @@ class Faults:
 
         def wrapped(descriptor: int, *arguments: Any) -> Any:
             def half() -> Any:
-                data = bytes(arguments[0])
-                return original(descriptor, data[: len(data) // 2], *arguments[1:])
+                data = b"".join(arguments[0]) if name == "pwritev" else bytes(arguments[0])
+                part = data[: len(data) // 2]
+                return original(descriptor, [part] if name == "pwritev" else part, *arguments[1:])
 
             return self.lead(name, path_of(descriptor), lambda: original(descriptor, *arguments), half)
 

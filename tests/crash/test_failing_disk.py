@@ -16,7 +16,7 @@ import pytest
 from embermq import Message, Store, open_store
 from embermq.errors import EmberError, FileSealed, StoreUnwritable, SyncFailed
 from tests.builders import a_store, read_all, wait_until
-from tests.crash.faults import Faults, fail
+from tests.crash.faults import SYNC_CALLS, Faults, fail
 from tests.crash.load import Report, put_by_plan, run_load
 from tests.crash.model import check_reopened
 from tests.crash.plan import SETTINGS
@@ -26,6 +26,7 @@ SEED = 5
 STEPS = 40
 LOG = "commitlog"
 CALLS = ["create", "fdatasync", "fsync", "pwrite", "ftruncate", "posix_fallocate", "replace", "link", "unlink", "mkdir"]
+CASES = [(durability, call) for durability in SYNC_CALLS for call in CALLS] + [("sync", "pwritev")]
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_failed_sync_fails_every_put_that_waits_and_all_that_follow(
     faults: Faults, tmp_path: Path, since: int
 ) -> None:
     store = open_store(tmp_path / "store", **settings_of("sync"))
-    faults.add(fail(errno.EIO), call="fdatasync", since=since, path=LOG)
+    faults.add(fail(errno.EIO), call="pwritev", since=since, path=LOG)
     report = put_in_threads(store, 4)
     faults.clear()
     errors = [error for _, error in report.refused if not isinstance(error, FileSealed)]
@@ -94,13 +95,13 @@ def test_a_file_whose_sync_failed_is_never_synced_again(faults: Faults, tmp_path
     store.checkpoint()
     failing = tmp_path / "store" / LOG / f"{0:020d}"
     report = Report()
-    faults.add(fail(errno.EIO), call="fdatasync", path=str(failing))
+    faults.add(fail(errno.EIO), call=SYNC_CALLS[durability], path=str(failing))
     faults.calls.clear()
     put_by_plan(store, SEED, STEPS, report)
     wait_until(lambda: not store.state().writable)
     with pytest.raises(SyncFailed):
         store.close()
-    assert faults.calls.count(("fdatasync", str(failing))) == 1
+    assert faults.calls.count((SYNC_CALLS[durability], str(failing))) == 1
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "pooled"])
@@ -108,7 +109,7 @@ def test_reads_go_on_after_a_failed_sync(faults: Faults, tmp_path: Path, durabil
     store = a_store(tmp_path / "store", durability=durability, flush_interval_ms=10, commit_interval_ms=5)
     put = [store.put(Message("orders", b"%d" % number, queue=0, keys=["k"])) for number in range(5)]
     wait_until(lambda: store.state().dispatch_behind == 0)
-    faults.add(fail(errno.EIO), call="fdatasync", path=LOG)
+    faults.add(fail(errno.EIO), call=SYNC_CALLS[durability], path=LOG)
     with pytest.raises(StoreUnwritable):
         while True:
             store.put(Message("orders", bytes(20_000), queue=1))
@@ -169,8 +170,7 @@ def fail_at_calls(path: Path, durability: str, call: str, number: int, most: int
                 shutil.rmtree(case)
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("durability", ["sync", "async", "pooled"])
+@pytest.mark.parametrize(("durability", "call"), CASES)
 def test_an_error_at_a_call_loses_nothing(memory_path: Path, durability: str, call: str) -> None:
     fail_at_calls(memory_path / "counted", durability, call, errno.EIO, most=1)
 
@@ -178,8 +178,7 @@ def test_an_error_at_a_call_loses_nothing(memory_path: Path, durability: str, ca
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("durability", ["sync", "async", "pooled"])
+@pytest.mark.parametrize(("durability", "call"), CASES)
 def test_no_error_at_any_call_loses_anything(memory_path: Path, durability: str, call: str, number: int) -> None:
     fail_at_calls(memory_path / "counted", durability, call, number, most=10**6)
 

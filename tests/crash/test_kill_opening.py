@@ -53,7 +53,7 @@ def crashed(writers: Writers, tmp_path_factory: pytest.TempPathFactory) -> tuple
     """A store whose writer was killed some while after its last checkpoint."""
     path = tmp_path_factory.mktemp("crashed") / "store"
     words = writers.run(
-        path, SETTINGS_HERE, seed=SEED, steps=60, death={"call": "store", "at": 330, "moment": "halfway"}
+        path, SETTINGS_HERE, seed=SEED, steps=60, death={"call": "store", "at": 360, "moment": "halfway"}
     )
     assert words.was_killed and len(words.acknowledged) > 100
     return path, words.acknowledged

@@ -26,7 +26,7 @@ def faults() -> Iterator[Faults]:
 def test_puts_that_wait_together_share_one_sync(faults: Faults, tmp_path: Path) -> None:
     with a_store(tmp_path / "store", durability="sync") as store:
         store.put(Message("orders", b"first"))
-        faults.add(slow(0.1), call="fdatasync", path=LOG)
+        faults.add(slow(0.1), call="pwritev", path=LOG)
         syncs, began = store.state().syncs, time.monotonic()
         threads = [threading.Thread(target=store.put, args=(Message("orders", b"x"),)) for _ in range(16)]
         for thread in threads:
@@ -78,7 +78,7 @@ def test_what_waits_for_the_disk_is_bounded_and_puts_are_refused_in_time(
 def test_a_put_that_waits_too_long_is_told_that_it_may_survive(faults: Faults, tmp_path: Path) -> None:
     with a_store(tmp_path / "store", durability="sync", sync_timeout_ms=50) as store:
         store.put(Message("orders", b"first", queue=0))
-        faults.add(slow(0.4), call="fdatasync", path=LOG)
+        faults.add(slow(0.4), call="pwritev", path=LOG)
         began = time.monotonic()
         with pytest.raises(FlushTimeout, match="may survive"):
             store.put(Message("orders", b"second", queue=0))

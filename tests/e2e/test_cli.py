@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -170,7 +171,8 @@ def test_tail_follows_until_it_is_interrupted(shell: Shell) -> None:
     topic = a_name("orders")
     shell("send", topic, "old")
     process = subprocess.Popen(
-        [sys.executable, "-m", "embermq", "tail", topic, "-f", "--json"],
+        # Tests that run in the background ignore interrupts, and so would all that they start.
+        ["env", "--default-signal=INT", sys.executable, "-m", "embermq", "tail", topic, "-f", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -183,7 +185,7 @@ def test_tail_follows_until_it_is_interrupted(shell: Shell) -> None:
         shell("send", topic, "new")
         assert json.loads(process.stdout.readline())["body"] == "new"
         assert time.monotonic() - sent_at < 5
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
         assert process.stderr.read() == ""
     finally:

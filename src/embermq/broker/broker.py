@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from embermq.broker.delay import DelayDelivery
 from embermq.broker.handlers.assignment import AssignmentHandlers
@@ -21,6 +21,7 @@ from embermq.broker.handlers.clients import ClientHandlers
 from embermq.broker.handlers.consume_stats import ConsumeStatsHandlers
 from embermq.broker.handlers.group_admin import GroupAdminHandlers
 from embermq.broker.handlers.offsets import OffsetHandlers
+from embermq.broker.handlers.pull import CODES as PULL_CODES
 from embermq.broker.handlers.pull import PullHandlers
 from embermq.broker.handlers.query import QueryHandlers
 from embermq.broker.handlers.relays import RelayHandlers
@@ -40,11 +41,12 @@ from embermq.broker.request_modes import MODES_FILE, RequestModes
 from embermq.broker.runtime_info import RuntimeInfo
 from embermq.broker.send_answers import SendAnswers
 from embermq.broker.settings import BrokerSettings
+from embermq.broker.stages import ENGINE, PLAIN, Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
 from embermq.broker.topics import BrokerTopics
 from embermq.clock import Clock
-from embermq.format.frame import MAX_FRAME_SIZE
+from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits
 from embermq.format.host import encode_address
 from embermq.format.message_id import UniqueIds
 from embermq.log.placed import Placed
@@ -55,6 +57,9 @@ from embermq.rpc.router import Check, CheckTopic, Handler, Observe, Router
 from embermq.store.groups import GROUPS_FILE, Groups
 from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
 from embermq.store.store import Store
+
+if TYPE_CHECKING:
+    from embermq.broker.fast_sends import FastSends, Received
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +94,7 @@ class Broker:
         config = store.path / "config"
         self.delay_levels = parse_delay_levels(store.settings.delay_levels)
         self.statistics = BrokerStatistics(clock, cluster=settings.cluster)
+        self.stages = {ENGINE: Stages(), PLAIN: Stages()}  # of sends, by who dealt with them
         self.topics = BrokerTopics(store, settings)
         self.groups = Groups(config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups)
         self.offsets = ConsumerOffsets(config / OFFSETS_FILE, clock=clock)
@@ -142,6 +148,25 @@ class Broker:
         await self.puts.stop()
         self.offsets.save()
 
+    def make_fast(self, received: Received, frame_limits: FrameLimits) -> FastSends:
+        """What takes plain SENDs out of received bytes from now on; kernels must be loaded."""
+        from embermq.broker.fast_answers import FastAnswers
+        from embermq.broker.fast_sends import FastSends
+
+        self.store.gather_by_kernels()
+        return FastSends(
+            self.store,
+            received,
+            self._intake,
+            self._sends,
+            self.puts,
+            self.statistics,
+            FastAnswers(self._send_answers),
+            stages=self.stages[ENGINE],
+            frame_limits=frame_limits,
+            now=self.clock.monotonic,
+        )
+
     def connection_closed(self, peer: Peer) -> None:
         """Forget a client whose connection is gone."""
         self.membership.forget(peer)
@@ -169,10 +194,11 @@ class Broker:
             self.membership,
             self.statistics,
             answers,
+            stages=self.stages[PLAIN],
             observe=self._observe,
             now=self.clock.monotonic,
         )
-        pulls = PullHandlers(tables, self.polls, self.statistics, settings)
+        pulls = PullHandlers(tables, self.polls, self.statistics, settings, observe=self._observe)
         backs = SendBackHandlers(
             self.store,
             self.puts,
@@ -184,7 +210,9 @@ class Broker:
             check_topic=self._check_topic,
         )
         replies = ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock)
+        self._sends, self._intake, self._send_answers = sends, intake, answers
         self.router.add_batch(CODES, sends.receive)
+        self.router.add_batch(PULL_CODES, pulls.receive)
         self.router.add(replies.routes(), max_body_size=MAX_FRAME_SIZE)  # of messages; the intake knows their limit
         self.router.add({**pulls.routes(), **backs.routes()})
 

@@ -26,6 +26,7 @@ from embermq.errors import (
     NotPermitted,
     PropertiesTooLarge,
 )
+from embermq.files.memory import bytes_address
 from embermq.format.batch import BatchElement, iter_batch
 from embermq.format.command import Command
 from embermq.format.host import HOST_V6_SIZE, encode_host
@@ -81,13 +82,15 @@ class Born(NamedTuple):
 
     host: bytes
     flag: int
+    address: int  # of the bytes, while they are kept
 
 
 @lru_cache(maxsize=10_000)
 def born_of(host: Host) -> Born:
     """What records keep of where a message comes from."""
     data = encode_host(host)
-    return Born(data, SysFlag.BORN_HOST_V6 if len(data) == HOST_V6_SIZE else 0)
+    flag = SysFlag.BORN_HOST_V6 if len(data) == HOST_V6_SIZE else 0
+    return Born(data, int(flag), bytes_address(data))
 
 
 class Sent(NamedTuple):
@@ -130,11 +133,11 @@ class Intake:
         self._groups = groups
         self._locks = locks
         self._limits = limits
-        self._max_body = limits().max_message_size
-        self._max_properties = limits().max_properties_size
+        self.max_body = limits().max_message_size
+        self.max_properties = limits().max_properties_size
         self._delay_levels = delay_levels
         self._unique_ids = unique_ids
-        self._known: dict[str, tuple[bytes, int]] = {}  # topics that plain messages may go to
+        self.known: dict[str, tuple[bytes, int]] = {}  # topics that plain messages may go to, with their queues
         self._known_of = topics.table()
         self.use(settings)
 
@@ -142,17 +145,17 @@ class Intake:
         """Work with these settings of the broker from now on."""
         self.settings = settings
         self._own = {MSG_REGION: settings.region, TRACE_ON: "true", CLUSTER: settings.cluster}
-        self._suffix = format_properties(self._own).decode()
-        self._known.clear()
+        self.suffix = format_properties(self._own).decode()  # of the properties of plain messages
+        self.known = {}
 
     def refresh(self) -> None:
         """Forget what is known of topics if one has changed; to be called before messages are looked at."""
         limits = self._limits()
-        self._max_body, self._max_properties = limits.max_message_size, limits.max_properties_size
+        self.max_body, self.max_properties = limits.max_message_size, limits.max_properties_size
         table = self._topics.table()
         if table is not self._known_of:
             self._known_of = table
-            self._known.clear()
+            self.known = {}
 
     def plain(self, request: Command, born: Born) -> tuple[DraftFields, int, str] | None:
         """The draft of a plain message, its queue and its unique id; None if it is not as plain as that."""
@@ -166,7 +169,7 @@ class Intake:
                 name, properties = fields["b"], fields["i"]
                 queue, sys_flag, born_time = int(fields["e"]), int(fields["f"]), int(fields["g"])
                 flag, retries, is_batch = int(fields["h"]), int(fields.get("j", 0)), fields.get("m", "false") != "false"
-            topic, queues = self._known[name]
+            topic, queues = self.known[name]
             at = properties.index(_UNIQUE)
             if (
                 not 0 <= queue < queues
@@ -186,14 +189,14 @@ class Intake:
             ):
                 return None
             unique_id = properties[at + len(_UNIQUE) : properties.index("\x02", at)]
-            data = (properties + self._suffix).encode()
+            data = (properties + self.suffix).encode()
         except (KeyError, ValueError):
             return None
         body = request.body
-        if not 0 < len(body) <= self._max_body or len(data) > self._max_properties or not unique_id:
+        if not 0 < len(body) <= self.max_body or len(data) > self.max_properties or not unique_id:
             return None
         assert isinstance(body, bytes)
-        host, host_flag = born
+        host, host_flag, _ = born
         sys_flag = sys_flag & _CLIENTS_FLAGS | host_flag if sys_flag else host_flag
         return (topic, queue, body, data, flag, sys_flag, born_time, host, 0, 0), queue, unique_id
 
@@ -273,8 +276,8 @@ class Intake:
         if topic.name.startswith(RETRY_PREFIX) or len(topic.name) > MAX_TOPIC_SIZE:
             raise IllegalMessage(f"no batch may be sent to topic {topic.name[:300]!r}; send its messages one by one")
         body = request.data
-        if len(body) > self._max_body:
-            raise BodyTooLarge(topic.name, size=len(body), limit=self._max_body)
+        if len(body) > self.max_body:
+            raise BodyTooLarge(topic.name, size=len(body), limit=self.max_body)
         try:
             elements = list(iter_batch(body))
         except CorruptRecord as error:
@@ -307,11 +310,11 @@ class Intake:
         return Sent((draft,), head.queue, head.properties[UNIQ_KEY], is_batch=True, is_one_record=True)
 
     def _draft(self, target: Target, body: bytes, head: _Head, born: Born) -> DraftFields:
-        if len(body) > self._max_body:
-            raise BodyTooLarge(target.topic, size=len(body), limit=self._max_body)
+        if len(body) > self.max_body:
+            raise BodyTooLarge(target.topic, size=len(body), limit=self.max_body)
         data = format_properties(target.properties)
-        if len(data) > self._max_properties:
-            raise PropertiesTooLarge(target.topic, size=len(data), limit=self._max_properties)
+        if len(data) > self.max_properties:
+            raise PropertiesTooLarge(target.topic, size=len(data), limit=self.max_properties)
         return (
             target.topic.encode(), target.queue, body, data, head.flag, head.sys_flag | born.flag, head.born_time,
             born.host, head.reconsume_times, 0,
@@ -320,7 +323,7 @@ class Intake:
     def _remember(self, topic: TopicConfig) -> None:
         """Know this topic as one that plain messages may go to."""
         if not topic.name.startswith(RETRY_PREFIX) and not topic.attributes:  # their messages are looked at closely
-            self._known[topic.name] = (topic.name.encode(), max(topic.write_queues, topic.read_queues))
+            self.known[topic.name] = (topic.name.encode(), max(topic.write_queues, topic.read_queues))
 
 
 def short_fields(request: Command) -> Mapping[str, str]:

@@ -26,12 +26,13 @@ from embermq.store.writer import Submitted
 log = logging.getLogger(__name__)
 
 Done = Callable[["Submitted | None", "Exception | None"], None]
+Finish = Callable[["Exception | None"], None]
 CHECK_S = 0.1
 
 
 class _Waiting(NamedTuple):
-    submitted: Submitted
-    done: Done
+    end: int
+    finish: Finish
     deadline: float
 
 
@@ -86,6 +87,23 @@ class Puts:
         else:
             self._write(drafts, done, together=together)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a submission would go to the log at once."""
+        return not self._held and not self._store.is_behind and self._store.failure is None
+
+    def await_disk(self, end: int, finish: Finish) -> None:
+        """Have `finish` called when everything before log position `end` is as safe as it has to be.
+
+        It is told None, or what came instead: a FlushTimeout, or the failure of the disk.
+        """
+        if self._is_sync:
+            deadline = self._clock.monotonic() + self._store.settings.sync_timeout_ms / 1000
+            self._waiting.append(_Waiting(end, finish, deadline))
+            self._watch()
+        else:
+            finish(None)
+
     async def put(self, drafts: Sequence[DraftFields], *, together: bool = False) -> Submitted:
         """Store drafts and wait. One that the disk did not confirm in time counts as stored."""
         result: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
@@ -105,9 +123,8 @@ class Puts:
         """Answer those whose messages the disk has."""
         self._is_called.clear()
         end = self._store.settle()
-        while self._waiting and self._waiting[0].submitted.end <= end:
-            waiting = self._waiting.popleft()
-            waiting.done(waiting.submitted, None)
+        while self._waiting and self._waiting[0].end <= end:
+            self._waiting.popleft().finish(None)
         while self._held and not self._store.is_behind:
             held = self._held.popleft()
             self._write(held.drafts, held.done, together=held.together)
@@ -120,21 +137,22 @@ class Puts:
         except Exception as error:
             done(None, error)
             return
-        if self._is_sync:
-            self._waiting.append(
-                _Waiting(submitted, done, self._clock.monotonic() + self._store.settings.sync_timeout_ms / 1000)
-            )
-            self._watch()
-        else:
-            done(submitted, None)
+
+        def finish(error: Exception | None) -> None:
+            is_stored = error is None or isinstance(error, FlushTimeout)
+            done(submitted if is_stored else None, error)
+
+        self.await_disk(submitted.end, finish)
 
     def _fail(self, error: StoreUnwritable) -> None:
         """The disk failed: nothing that waits for it will ever be known to be there."""
-        lost = [*(waiting.done for waiting in self._waiting), *(held.done for held in self._held)]
+        waiting, held = list(self._waiting), list(self._held)
         self._waiting.clear()
         self._held.clear()
-        for done in lost:
-            done(None, error)
+        for each in waiting:
+            each.finish(error)
+        for submission in held:
+            submission.done(None, error)
 
     def _call_settle(self) -> None:
         """In the flusher's thread: have `settle` called in the loop, once however often this is called meanwhile."""
@@ -156,8 +174,7 @@ class Puts:
         path, settings = self._store.path, self._store.settings
         while self._waiting and self._waiting[0].deadline <= now:
             waiting = self._waiting.popleft()
-            end = waiting.submitted.end
-            waiting.done(waiting.submitted, FlushTimeout(path, position=end, waited_ms=settings.sync_timeout_ms))
+            waiting.finish(FlushTimeout(path, position=waiting.end, waited_ms=settings.sync_timeout_ms))
         while self._held and self._held[0].deadline <= now:
             limit, waited = settings.max_unflushed_bytes, settings.busy_wait_ms
             self._held.popleft().done(None, StoreBusy(path, behind=limit, limit=limit, waited_ms=waited))

@@ -52,14 +52,15 @@ class SendAnswers:
 
     def use(self, region: str) -> None:
         """Tell this region from now on."""
-        self._always = {MSG_REGION: region, TRACE_ON: "true"}
+        self.region = region
+        self.always = {MSG_REGION: region, TRACE_ON: "true"}  # fields of every answer
         self._after_position = f'","TRACE_ON":"true","MSG_REGION":{json.dumps(region)},"queueOffset":"'
 
     def stored(self, peer: Peer, wanted: Sequence[Answerable], submitted: Submitted) -> bytes:
         """The frames that say where messages are."""
         # As text in which every character is one byte, because text is put together faster than bytes.
         frames: list[str] = []
-        add, heads, host, after = frames.append, _HEADS, self._host(peer), self._after_position
+        add, heads, host, after = frames.append, _HEADS, self.host_text(peer), self._after_position
         offsets, positions = submitted.offsets, submitted.positions
         for each in wanted:
             request, begin, drafts, queue, unique_id, _ = each
@@ -80,7 +81,7 @@ class SendAnswers:
 
     def unconfirmed(self, peer: Peer, wanted: Sequence[Answerable], submitted: Submitted, error: FlushTimeout) -> bytes:
         """The frames that say where messages are, and that the disk has not confirmed it."""
-        host = self._host(peer)
+        host = self.host_text(peer)
         return b"".join(
             encode_command(
                 make_answer(
@@ -97,7 +98,7 @@ class SendAnswers:
     def refused(self, request: Command, error: Exception) -> Command:
         """The answer to a message that is not stored."""
         refusal = make_refusal(request, error)
-        return make_answer(request, refusal.code, self._always, remark=refusal.remark)
+        return make_answer(request, refusal.code, self.always, remark=refusal.remark)
 
     def _fields(self, wanted: Wanted, submitted: Submitted, host: str) -> dict[str, str]:
         positions = submitted.positions[wanted.begin : wanted.begin + wanted.drafts]
@@ -108,9 +109,9 @@ class SendAnswers:
         }
         if wanted.unique_id:
             fields["transactionId"] = wanted.unique_id
-        return fields | wanted.fields | self._always
+        return fields | wanted.fields | self.always
 
-    def _host(self, peer: Peer) -> str:
+    def host_text(self, peer: Peer) -> str:
         """Our address in message ids, as this peer reaches it."""
         host = self._host_of(peer)
         text = self._hosts.get(host)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -68,11 +68,13 @@ class BrokerStatistics:
     """Counts for one broker. Used in its event loop alone."""
 
     def __init__(self, clock: Clock, *, cluster: str = "DefaultCluster") -> None:
-        self.totals = Totals()
+        self.more_puts: Callable[[], Iterable[tuple[bytes, int, int, int]]] = tuple  # topic, queue, messages, bytes
+        self._totals = Totals()
         self.day_marks = DayMarks()
         self.samples: deque[Sample] = deque(maxlen=SAMPLES)
         self.put_times = PutTimes()
         self.longest_get_ms = 0
+        self._last_put_ms = 0
         self._clock = clock
         self._cluster = cluster
         self._counters: dict[StatsKind, dict[str, Counter]] = {kind: {} for kind in StatsKind}
@@ -86,11 +88,24 @@ class BrokerStatistics:
         self._today = self._local_day()
         self._sample_totals()
 
+    @property
+    def totals(self) -> Totals:
+        """What was counted since the start."""
+        self._gather()
+        return self._totals
+
+    def _gather(self) -> None:
+        """Count what others have counted meanwhile."""
+        for name, queue, messages, size in self.more_puts():
+            topic = name.decode()
+            self.count_put(topic, queue, messages, size)
+            self._add(StatsKind.PUT_TIME, f"{queue}@{topic}", self._last_put_ms)
+
     def count_put(self, topic: str, queue: int, messages: int, size: int) -> None:
         """So many messages, of so many bytes in the log, were stored by one request."""
         path = self._puts.get((topic, queue)) or self._open_put(topic, queue)
         self._count(path, messages, size)
-        totals = self.totals
+        totals = self._totals
         totals.puts += messages
         totals.put_size += size
         if path.is_of_users:
@@ -98,7 +113,7 @@ class BrokerStatistics:
 
     def count_get(self, topic: str, queue: int, group: str, messages: int, size: int) -> None:
         """One pull was answered with so many messages, which may be none."""
-        totals = self.totals
+        totals = self._totals
         if not messages:
             totals.missed += 1
             return
@@ -117,6 +132,11 @@ class BrokerStatistics:
         """A message went to the group's dead letters, because it was given back too often."""
         self._add(StatsKind.DEAD_LETTER, f"{owner or 'null'}@{topic}@{group}@SEND_BACK_TO_DLQ", 1)
 
+    def note_put_time(self, ms: int) -> None:
+        """How long the puts took that `more_puts` will tell of."""
+        self.put_times.add(ms)
+        self._last_put_ms = ms
+
     def count_put_time(self, topic: str, queue: int, ms: int) -> None:
         """How long one send took."""
         self.put_times.add(ms)
@@ -129,6 +149,7 @@ class BrokerStatistics:
 
     def sample(self) -> None:
         """A second has passed."""
+        self._gather()
         self._seconds += 1
         self._sample_totals()
         for window in self._windows:
@@ -153,6 +174,7 @@ class BrokerStatistics:
 
     def counters(self, kind: StatsKind) -> Mapping[str, Counter]:
         """Everything that was counted of one kind since the start, by key."""
+        self._gather()
         return self._counters[kind]
 
     def forget_topic(self, topic: str) -> None:

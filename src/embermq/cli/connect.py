@@ -85,13 +85,18 @@ def run_with_client(arguments: argparse.Namespace, work: Callable[[AsyncClient],
     """Run `work` with a client of the cluster that the command is for."""
     import asyncio
 
-    from embermq.client.client import AsyncClient
-
     async def run() -> T:
-        async with AsyncClient(_namesrv(arguments), **_settings(arguments)) as client:
+        async with make_client(arguments) as client:
             return await work(client)
 
     return asyncio.run(run())
+
+
+def make_client(arguments: argparse.Namespace) -> AsyncClient:
+    """One more client of the cluster that the command is for."""
+    from embermq.client.client import AsyncClient
+
+    return AsyncClient(_namesrv(arguments), **_settings(arguments))
 
 
 def _namesrv(arguments: argparse.Namespace) -> str:

@@ -32,7 +32,7 @@ def print_line(text: str, *, flush: bool = False) -> None:
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Rows under their heads; numbers stand to the right."""
     table = [tuple(heads), *(tuple(map(str, row)) for row in rows)]
-    numeric = [all(row[at].lstrip("-").isdigit() for row in table[1:]) for at in range(len(heads))]
+    numeric = [all(_is_number(row[at]) for row in table[1:]) for at in range(len(heads))]
     widths = [max(len(row[at]) for row in table) for at in range(len(heads))]
     for row in table:
         cells = (
@@ -40,6 +40,10 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
             for cell, width, is_number in zip(row, widths, numeric, strict=True)
         )
         print_line("  ".join(cells).rstrip())
+
+
+def _is_number(cell: str) -> bool:
+    return cell.lstrip("-").replace(".", "", 1).isdigit()
 
 
 def print_note(text: str) -> None:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from embermq.clock import Clock, SystemClock
-from embermq.errors import FileSealed
 from embermq.files.durable import sync_directory
 from embermq.files.mapped_file import MappedFile
 from embermq.files.new_files import NewFiles
 from embermq.files.paths import check_no_gap, find_files, is_unused, split_at_gap
 from embermq.files.preparer import Preparer
+from embermq.files.staging import ChunkPool
 from embermq.files.write_buffer import WriteBufferPool
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ class FileChain:
         *,
         preparer: Preparer | None = None,
         pool: WriteBufferPool | None = None,
+        chunks: ChunkPool | None = None,
         reserve_step: int = 0,
         read_only: bool = False,
         read_only_paths: Sequence[Path] = (),
@@ -46,7 +47,8 @@ class FileChain:
     ) -> None:
         """New files go to `paths`; none are made in `read_only_paths`, nor where `is_full` says so.
 
-        With a `preparer`, the next `ahead` files are made before they are needed.
+        With a `preparer`, the next `ahead` files are made before they are needed. With a `pool` appends go through
+        write buffers, with `chunks` they are staged; see MappedFile.
         """
         self.paths = (paths,) if isinstance(paths, Path) else tuple(paths)
         self.read_only_paths = tuple(read_only_paths)
@@ -56,12 +58,16 @@ class FileChain:
         self.hung: tuple[MappedFile, ...] = ()  # to be deleted, but held by readers
         self._preparer = preparer
         self._pool = pool
+        self._chunks = chunks
+        self._is_firmed = preparer is not None and pool is None  # what a buffer writes needs no zeros before it
         self._reserve_step = reserve_step
         self._clock = clock or SystemClock()
         self._new = NewFiles(
             lambda: [path for path in self.paths if path not in self.read_only_paths],
             file_size,
             preparer=preparer,
+            chunks=chunks,
+            is_firmed=self._is_firmed,
             reserve_step=reserve_step,
             is_full=is_full,
             ahead=ahead,
@@ -131,8 +137,8 @@ class FileChain:
         last = self.last
         if last is not None and not last.is_full:
             return last
-        if last is not None and last.sealed:
-            raise FileSealed(f"{last.path} is sealed, because it could not be synced; open the store again")
+        if last is not None:
+            last.check_not_sealed()
         assert not self.read_only
         start = last.start + self.file_size if last else (at or 0) // self.file_size * self.file_size
         if last is None:
@@ -343,8 +349,9 @@ class FileChain:
         # The last file takes appends until it is full, even where no new ones are made.
         read_only = self.read_only or (path.parent in self.read_only_paths and not is_last)
         return MappedFile.open(
-            path, self.file_size, written=self.file_size, read_only=read_only, reserve_step=self._reserve_step
-        )
+            path, self.file_size, written=self.file_size, read_only=read_only, reserve_step=self._reserve_step,
+            chunks=self._chunks, is_firmed=self._is_firmed,
+        )  # fmt: skip
 
     def _reached(self, position_of: Callable[[MappedFile], int]) -> int:
         """The position of the first file that is not done, or of the last."""

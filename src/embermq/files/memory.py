@@ -1,6 +1,6 @@
-"""What the kernel is told about mapped pages.
+"""Files in memory: how one is mapped, and what the kernel is told about its pages.
 
-Called through ctypes because it lets go of the GIL for the length of a call, which
+The latter is called through ctypes because it lets go of the GIL for the length of a call, which
 `mmap.madvise` does not; warming a few MiB takes long enough to matter.
 """
 
@@ -9,6 +9,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from pathlib import Path
+
+from embermq.errors import WrongFileSize
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 _LOCK_ON_FAULT = 1  # MLOCK_ONFAULT
@@ -17,6 +20,39 @@ _POPULATE_STEP = 2 << 20  # one call keeps the process from mapping anything els
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.munlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def map_file(path: Path, size: int, *, read_only: bool) -> tuple[int, mmap.mmap, bool]:
+    """The descriptor of the file at `path`, its map, and whether it is new; a missing or empty one gets `size` zeros.
+
+    The descriptor is -1 for one that is only read. Raises WrongFileSize, and OSError.
+    """
+    flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        found = os.fstat(descriptor).st_size
+        if found == 0 and not read_only:
+            os.ftruncate(descriptor, size)
+        elif found != size:
+            raise WrongFileSize(path, found=found, expected=size)
+        mapping = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if read_only:
+        os.close(descriptor)
+        descriptor = -1
+    return descriptor, mapping, found == 0
+
+
+def bytes_address(data: bytes) -> int:
+    """Where the bytes begin; they must be kept while their address is used."""
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+
+
+def address_of(mapping: mmap.mmap) -> int:
+    """Where a writable map begins; it must be kept while its address is used."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
 def populate(mapping: mmap.mmap, begin: int, end: int) -> bool:

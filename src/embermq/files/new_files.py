@@ -16,6 +16,7 @@ from embermq.files.durable import sync_directory
 from embermq.files.mapped_file import MappedFile
 from embermq.files.paths import choose_path, file_name
 from embermq.files.preparer import Preparer, make_file
+from embermq.files.staging import ChunkPool
 
 TAKE_TIMEOUT = 5.0  # seconds to wait for a file from the preparer
 
@@ -29,6 +30,8 @@ class NewFiles:
         file_size: int,
         *,
         preparer: Preparer | None,
+        chunks: ChunkPool | None,
+        is_firmed: bool,
         reserve_step: int,
         is_full: Callable[[Path], bool] | None,
         ahead: int,
@@ -36,6 +39,8 @@ class NewFiles:
         self._candidates = candidates
         self._file_size = file_size
         self._preparer = preparer
+        self._chunks = chunks
+        self._is_firmed = is_firmed
         self._reserve_step = reserve_step
         self._is_full = is_full
         self._ahead = ahead
@@ -87,12 +92,16 @@ class NewFiles:
             self._planned[start] = path  # stays so if the wait is too long
             file = self._preparer.take(path, TAKE_TIMEOUT)
         else:
-            file = make_file(path, self._file_size, reserve_step=self._reserve_step)
+            file = make_file(
+                path, self._file_size, reserve_step=self._reserve_step, chunks=self._chunks, is_firmed=self._is_firmed
+            )
         self._planned.pop(start, None)
         return file
 
     def _ask(self, preparer: Preparer, path: Path) -> bool:
-        return preparer.prepare(path, self._file_size, reserve_step=self._reserve_step)
+        return preparer.prepare(
+            path, self._file_size, reserve_step=self._reserve_step, chunks=self._chunks, is_firmed=self._is_firmed
+        )
 
     def _path_for(self, start: int) -> Path:
         candidates = self._candidates()

@@ -13,7 +13,11 @@ def allow_open_files(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or count <= soft:
         return
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    if wanted < count:
-        log.warning("open files limit=%d wanted=%d; raise it with `ulimit -Hn`", wanted, count)
+    try:
+        # Who may raise the hard limit, may.
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (count, hard if hard == resource.RLIM_INFINITY else max(count, hard))
+        )
+    except (ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        log.warning("open files limit=%d wanted=%d; raise it with `ulimit -Hn`", hard, count)

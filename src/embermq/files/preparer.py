@@ -6,8 +6,8 @@
 Files are made in the order they are asked for, and none after one that failed: a crash must
 not leave a later file on disk without the one before it.
 
-One thread, which also warms pages: the first window of each new file, and the next ones
-ahead of the appends. Reserving, syncing and warming all let go of the GIL.
+One thread, which also makes ready for writing what appends will reach next (`MappedFile.warm`): the
+beginning of each new file, and a window ahead of the appends. Reserving, syncing and warming all let go of the GIL.
 """
 
 from __future__ import annotations
@@ -15,21 +15,26 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from embermq.errors import StoreClosed, SyncFailed
 from embermq.files.durable import make_directory, sync_directory
 from embermq.files.mapped_file import MappedFile
+from embermq.files.staging import ChunkPool
 
 log = logging.getLogger(__name__)
 
-WINDOW = 4 << 20  # bytes kept warm ahead of the appends
-_WARM_STEP = 1 << 20
+WINDOW = 8 << 20  # bytes kept warm ahead of the appends
+_FIRST = 4 << 20  # of a file that nobody appends to yet
 _STUCK_AFTER = 120.0  # seconds after which a disk that does not answer is reported
 
 
-def make_file(path: Path, size: int, *, reserve_step: int = 0) -> MappedFile:
-    """A new file with its space reserved (the first step of it) and its name on disk.
+def make_file(
+    path: Path, size: int, *, reserve_step: int = 0, chunks: ChunkPool | None = None, is_firmed: bool = False
+) -> MappedFile:
+    """A new file with its space reserved (the first step of it) and its name on disk; see MappedFile for the rest.
 
     Raises OSError, and leaves nothing behind, when the disk has no room for it, and
     FileExistsError when there is something at `path` already.
@@ -38,7 +43,7 @@ def make_file(path: Path, size: int, *, reserve_step: int = 0) -> MappedFile:
     if path.exists() and path.stat().st_size > 0:
         raise FileExistsError(errno.EEXIST, "a new file would hide this one", str(path))
     try:
-        file = MappedFile.open(path, size, reserve_step=reserve_step)
+        file = MappedFile.open(path, size, reserve_step=reserve_step, chunks=chunks, is_firmed=is_firmed)
         file.reserve(1)
         sync_directory(path.parent)
     except OSError:
@@ -50,12 +55,11 @@ def make_file(path: Path, size: int, *, reserve_step: int = 0) -> MappedFile:
 class _Job:
     """One file that was asked for."""
 
-    __slots__ = ("error", "file", "is_urgent", "path", "reserve_step", "size")
+    __slots__ = ("error", "file", "is_urgent", "make", "path")
 
-    def __init__(self, path: Path, size: int, reserve_step: int) -> None:
+    def __init__(self, path: Path, make: Callable[[], MappedFile]) -> None:
         self.path = path
-        self.size = size
-        self.reserve_step = reserve_step
+        self.make = make
         self.is_urgent = False
         self.file: MappedFile | None = None
         self.error: Exception | None = None
@@ -69,11 +73,12 @@ class Preparer:
     """A thread that makes at most `limit` files ahead. Safe from every thread.
 
     Warm pages are dirty pages: the next sync writes them, zeros or not. `window` bounds that;
-    0 leaves warming out.
+    0 leaves warming out. See firming.py for what warming is and costs.
     """
 
     def __init__(self, *, window: int = WINDOW, lock_pages: bool = False, limit: int = 8) -> None:
         self.window = window
+        self._step = max(-(-window // 4), 1)  # so that the thread is woken seldom
         self._lock_pages = lock_pages
         self._limit = limit
         self._jobs: dict[Path, _Job] = {}
@@ -84,7 +89,9 @@ class Preparer:
         self._thread = threading.Thread(target=self._run, name="embermq-preparer", daemon=True)
         self._thread.start()
 
-    def prepare(self, path: Path, size: int, *, reserve_step: int = 0) -> bool:
+    def prepare(
+        self, path: Path, size: int, *, reserve_step: int = 0, chunks: ChunkPool | None = None, is_firmed: bool = False
+    ) -> bool:
         """Ask for a new file of `size` bytes; False when too many are asked for already.
 
         Asking twice changes nothing, unless the file could not be made: then it is tried again.
@@ -95,7 +102,8 @@ class Preparer:
                 return True
             if self._is_stopping or (job is None and len(self._jobs) >= self._limit):
                 return False
-            self._jobs[path] = _Job(path, size, reserve_step)
+            make = partial(make_file, path, size, reserve_step=reserve_step, chunks=chunks, is_firmed=is_firmed)
+            self._jobs[path] = _Job(path, make)
             self._changed.notify_all()
             return True
 
@@ -137,10 +145,9 @@ class Preparer:
         """
         if up_to <= file.warm_end or file.warm_end == file.size or not self.window:
             return
-        step = -(-self.window // 4)  # so that the thread is woken seldom
         with self._changed:
             self._warming.setdefault(file, file.warm_end)
-            file.warm_end = min(file.size, -(-up_to // step) * step)
+            file.warm_end = min(file.size, -(-up_to // self._step) * self._step)
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -185,12 +192,12 @@ class Preparer:
             job.file, job.error = file, error
             self._current = None
             if file is not None:
-                file.warm_end = min(self.window, file.size)
+                file.warm_end = min(self.window, _FIRST, file.size)
                 self._warming[file] = 0
             self._changed.notify_all()
 
     def _make_file(self, job: _Job) -> MappedFile:
-        file = make_file(job.path, job.size, reserve_step=job.reserve_step)
+        file = job.make()
         try:
             file.sync()
         except SyncFailed:
@@ -203,8 +210,11 @@ class Preparer:
     def _warm(self, file: MappedFile) -> None:
         """Warm one step of what is asked for, so that an urgent file waits no longer than that."""
         begin = max(self._warming[file], file.written)  # what appends have reached is warm by itself
-        end = min(begin + _WARM_STEP, file.warm_end)
-        file.warm(begin, end)
+        end = min(begin + self._step, file.warm_end)
+        try:
+            file.warm(begin, end)
+        except SyncFailed as error:
+            log.critical("sync failed path=%s cause=%s; the file takes no more appends", error.path, error.cause)
         with self._changed:
             self._warming[file] = end
             if end >= file.warm_end or not file.is_available:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from collections.abc import Iterator
@@ -47,8 +48,20 @@ def _iter_data(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int
     while begin < end:
         try:
             first = os.lseek(descriptor, begin, os.SEEK_DATA)
-        except OSError:  # ENXIO: nothing but holes from here on
-            return
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but holes from here on
+                return
+            raise
         begin = os.lseek(descriptor, first, os.SEEK_HOLE)
         if first < end:
             yield first, min(begin, end)
+
+
+def iter_holes(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ranges within [begin, end) that have no data, as the file system knows them."""
+    for first, last in _iter_data(descriptor, begin, end):
+        if begin < first:
+            yield begin, first
+        begin = last
+    if begin < end:
+        yield begin, end

@@ -91,6 +91,38 @@ class Command:
         )
 
 
+class EncodedAnswer(Command):
+    """A plain JSON answer whose head is written already; its fields by name are read when they are asked for."""
+
+    __slots__ = ("_header", "_whole", "head", "size")
+    _whole: Command
+    body: tuple[memoryview, ...]
+    flag = ANSWER
+    form = JSON_FORM
+
+    def __init__(self, code: int, header: bytes, body: tuple[memoryview, ...], body_size: int, opaque: int) -> None:
+        # Not Command's: nobody looks at the rest of what it would set.
+        self.code = code
+        self.body = body
+        self.size = body_size
+        self.opaque = opaque
+        self.head = encode_frame(JSON_FORM, header, body_size)  # the frame up to its body
+        self._header = header
+
+    def whole(self) -> Command:
+        """The same with all its parts."""
+        try:
+            return self._whole
+        except AttributeError:
+            self._whole = decode_command((JSON_FORM, self._header, b""))
+            return self._whole
+
+    fields = property(lambda self: self.whole().fields)
+    remark = property(lambda self: self.whole().remark)
+    language = property(lambda self: self.whole().language)
+    version = property(lambda self: self.whole().version)
+
+
 def make_request(
     code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
 ) -> Command:
@@ -154,6 +186,8 @@ def _as_texts(fields: Mapping[str, object]) -> dict[str, str]:
 
 def encode_head(command: Command, body_size: int) -> bytes:
     """The frame of `command` up to its body."""
+    if isinstance(command, EncodedAnswer):
+        return command.head
     header = _encode_json(command) if command.form == JSON_FORM else _encode_binary(command)
     return encode_frame(command.form, header, body_size)
 

@@ -40,14 +40,16 @@ class FrameLimits(NamedTuple):
 DEFAULT_LIMITS: Final = FrameLimits()
 
 
-def split_frames(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> tuple[list[Frame], int]:
-    """The whole frames at the start of `data`, and how many bytes they take. Raises BadFrame."""
+def split_frames(
+    data: bytes, limits: FrameLimits = DEFAULT_LIMITS, *, begin: int = 0, most: int = MAX_FRAME_SIZE
+) -> tuple[list[Frame], int]:
+    """The whole frames of `data` from `begin` on, `most` at most, and where they end. Raises BadFrame."""
     frames: list[Frame] = []
     add = frames.append
     unpack, head_size = FRAME_HEAD.unpack_from, FRAME_HEAD.size
     largest, largest_header = limits.frame_size - _SIZE_SIZE, limits.header_size
-    at, end = 0, len(data)
-    while end - at >= head_size:
+    at, end = begin, len(data)
+    while end - at >= head_size and len(frames) < most:
         size, form_and_header = unpack(data, at)
         header_size = form_and_header & _HEADER_MASK
         form = form_and_header >> 24
@@ -66,11 +68,9 @@ def split_frames(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> tuple[lis
     return frames, at
 
 
-def missing_size(data: bytes) -> int:
-    """How many bytes the frame that `data`, already checked, begins with still lacks; at least 1."""
-    if len(data) < FRAME_HEAD.size:
-        return FRAME_HEAD.size - len(data)
-    return max(1, _SIZE_SIZE + int(FRAME_HEAD.unpack_from(data, 0)[0]) - len(data))
+def whole_size(data: bytes) -> int:
+    """The size of the frame that `data`, already checked, begins with; of its head, if not even that is whole."""
+    return _SIZE_SIZE + int(FRAME_HEAD.unpack_from(data, 0)[0]) if len(data) >= FRAME_HEAD.size else FRAME_HEAD.size
 
 
 def encode_frame(form: int, header: bytes, body_size: int) -> bytes:

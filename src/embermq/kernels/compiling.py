@@ -19,6 +19,7 @@ from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Table = npt.NDArray[np.int64]  # rows of 64-bit numbers, each row in one piece
+Bytes = npt.NDArray[np.uint8]
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:

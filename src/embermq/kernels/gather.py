@@ -1,4 +1,4 @@
-"""Records of a queue, copied one after the other: the body of the answer to a pull.
+"""Records of a queue, one after the other: the body of the answer to a pull.
 
     entries   ├ position, size, tags code ┼ …           of one queue, from mapped memory (format/queue_entry.py)
     files     start, readable size, address │ …         of the log, in their order; three 64-bit numbers each
@@ -10,14 +10,15 @@ or for a record that is not whole in one file. Who calls keeps all these files m
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from embermq.format.queue_entry import MAX_ADDRESS, QUEUE_ENTRY_SIZE
-from embermq.kernels.compiling import Table, kernel, part, variable
-from embermq.kernels.memory import copy, get, load_i32, load_i64
+from embermq.kernels.compiling import Bytes, Table, kernel, part, variable
+from embermq.kernels.memory import copy, get, load_i32, load_i64, put
 
 # Why it stopped.
 ENTRIES_DONE: Final = 0
@@ -140,3 +141,104 @@ def gather_into(
             out, out_size,
         )
     )  # fmt: skip
+
+
+# What `collect_records` says instead of a number of places.
+COPIED: Final = 0  # the records lie in too many of them to be sent from there
+UNUSUAL_ENTRIES: Final = -1  # they are for ordinary code
+
+_PLACE: Final = 2  # numbers of a place
+_LARGE: Final = 8_192  # bytes; places that are smaller on average are dearer to send from than to copy from
+
+
+class Places:
+    """Where records lie in a file, as kernels tell it."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._memory: Table = np.zeros((most, _PLACE), np.int64)
+        self.address = int(self._memory.ctypes.data)
+
+    def ranges(self, count: int) -> list[list[int]]:
+        """Where the first `count` of them begin and end in the file."""
+        found: list[list[int]] = self._memory[:count].tolist()
+        return found
+
+
+class ReusedBuffer:
+    """Memory that is handed out piece by piece, and from the beginning again once all pieces are given up."""
+
+    def __init__(self, size: int) -> None:
+        self.used = 0
+        self._memory: Bytes = np.empty(size, np.uint8)
+        self.address = int(self._memory.ctypes.data)
+        self._lent: weakref.ref[Bytes] | None = None  # what all views that are out there are views of
+
+    def room(self) -> int:
+        """How many bytes can be taken now."""
+        if self._lent is None or self._lent() is None:
+            self.used = 0
+        return len(self._memory) - self.used
+
+    def take(self, size: int) -> memoryview:
+        """The next `size` bytes."""
+        lent = self._lent() if self._lent is not None else None
+        if lent is None:
+            lent = self._memory[:]
+            self._lent = weakref.ref(lent)
+        view = lent.data[self.used : self.used + size]
+        self.used += size
+        return view
+
+
+@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def collect_records(
+    entries: int,
+    entries_size: int,
+    start: int,
+    readable: int,
+    address: int,
+    max_bytes: int,
+    places: int,
+    most_places: int,
+    out: int,
+    out_size: int,
+) -> tuple[int, int, int]:
+    """Find the records of entries in one file of the log: at most `max_bytes` of them, but one record at least.
+
+    The file begins at log position `start` and lies at `address`, where `readable` bytes of it can be read. Returns
+    how many records there are, their bytes, and in how many `places` they lie side by side. Where that would be too
+    many, they are copied to `out`, if they fit: COPIED. UNUSUAL_ENTRIES if one is blank, damaged or leads elsewhere.
+    """
+    count = entries_size // QUEUE_ENTRY_SIZE
+    records = size = found = variable(0)
+    begin = end = variable(-1)
+    for number in range(count):
+        entry = entries + number * QUEUE_ENTRY_SIZE
+        at, length = load_i64(entry), load_i32(entry + 8)
+        if at < start or length <= 0 or at - start > readable - length:
+            return 0, 0, UNUSUAL_ENTRIES
+        if records > 0 and length > max_bytes - size:
+            break
+        at -= start
+        if at != end:
+            if 0 < found <= most_places:
+                put(places + (found - 1) * _PLACE * 8, 0, begin)
+                put(places + (found - 1) * _PLACE * 8, 1, end)
+            found += 1
+            begin = at
+        end = at + length
+        size += length
+        records += 1
+    if 0 < found <= most_places and found * _LARGE <= size + _LARGE:
+        put(places + (found - 1) * _PLACE * 8, 0, begin)
+        put(places + (found - 1) * _PLACE * 8, 1, end)
+        return records, size, found
+    if records == 0 or size > out_size:
+        return 0, 0, UNUSUAL_ENTRIES
+    for number in range(records):
+        entry = entries + number * QUEUE_ENTRY_SIZE
+        length = load_i32(entry + 8)
+        copy(out, address + load_i64(entry) - start, length)
+        out += length
+    return records, size, COPIED

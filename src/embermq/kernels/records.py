@@ -54,10 +54,11 @@ from embermq.kernels.columns import (
     RECORD_WIDTH,
     UNFIT,
 )
-from embermq.kernels.compiling import Table, kernel, part
+from embermq.kernels.compiling import Table, inlined, kernel, part, variable
 from embermq.kernels.crc import crc32
 from embermq.kernels.memory import (
     copy,
+    fence,
     fits,
     get,
     load_i32,
@@ -98,13 +99,13 @@ def _is_host(host: int) -> bool:
 
 
 @part
-def _check_draft(draft: int, source: int, source_size: int, topic: int, suffix_size: int) -> int:
+def _check_draft(draft: int, source_size: int, texts: int, texts_size: int, topic: int, suffix_size: int) -> int:
     """Why a draft for this topic cannot become a record; DONE if it can."""
     body_size = get(draft, DRAFT_BODY_SIZE)
     properties_at, properties_size = get(draft, DRAFT_PROPERTIES_AT), get(draft, DRAFT_PROPERTIES_SIZE)
     if not fits(get(draft, DRAFT_BODY_AT), body_size, source_size):
         return OUTSIDE
-    if not fits(properties_at, properties_size, source_size):
+    if not fits(properties_at, properties_size, texts_size):
         return OUTSIDE
     if not (
         _is_i32(body_size)
@@ -117,7 +118,7 @@ def _check_draft(draft: int, source: int, source_size: int, topic: int, suffix_s
     ):
         return UNFIT
     # The suffix would become a part of the last value, were this not ended.
-    if suffix_size and properties_size and load_u8(source + properties_at + properties_size - 1) != _VALUE_END:
+    if suffix_size and properties_size and load_u8(texts + properties_at + properties_size - 1) != _VALUE_END:
         return UNFIT
     return DONE
 
@@ -160,10 +161,8 @@ def _write_host(to: int, host: int) -> int:
 
 @part
 def _write_head(draft: int, record: int, body: int, born_host: int, store_host: int, to: int) -> None:
-    """Write all that comes before the body."""
+    """Write all that comes before the body, size and magic aside."""
     body_size = get(record, RECORD_BODY_SIZE)
-    store_32(to, get(record, RECORD_SIZE))
-    store_32(to + 4, MAGIC_V2 if get(record, RECORD_TOPIC_SIZE) > MAX_V1_TOPIC_SIZE else MAGIC_V1)
     store_32(to + 8, crc32(body, body_size) & _CRC_MASK)
     store_32(to + 12, get(draft, DRAFT_QUEUE))
     store_32(to + 16, get(draft, DRAFT_FLAG))
@@ -180,7 +179,16 @@ def _write_head(draft: int, record: int, body: int, born_host: int, store_host: 
 
 
 @part
-def _write_parts(draft: int, record: int, source: int, topic: int, suffix: int, suffix_size: int, to: int) -> None:
+def _write_frame(record: int, to: int) -> None:
+    """Write size and magic, in one piece."""
+    magic = MAGIC_V2 if get(record, RECORD_TOPIC_SIZE) > MAX_V1_TOPIC_SIZE else MAGIC_V1
+    store_64(to, get(record, RECORD_SIZE) << 32 | magic & 0xFFFF_FFFF)
+
+
+@part
+def _write_parts(
+    draft: int, record: int, source: int, texts: int, topic: int, suffix: int, suffix_size: int, to: int
+) -> None:
     """Write body, topic and properties."""
     copy(to + get(record, RECORD_BODY_AT), source + get(draft, DRAFT_BODY_AT), get(record, RECORD_BODY_SIZE))
     topic_at, topic_size = to + get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
@@ -191,18 +199,37 @@ def _write_parts(draft: int, record: int, source: int, topic: int, suffix: int, 
     copy(topic_at, get(topic, BYTES_ADDRESS), topic_size)
     properties_at, own_size = to + get(record, RECORD_PROPERTIES_AT), get(draft, DRAFT_PROPERTIES_SIZE)
     store_16(properties_at - 2, get(record, RECORD_PROPERTIES_SIZE))
-    copy(properties_at, source + get(draft, DRAFT_PROPERTIES_AT), own_size)
+    copy(properties_at, texts + get(draft, DRAFT_PROPERTIES_AT), own_size)
     copy(properties_at + own_size, suffix, suffix_size)
 
 
+@inlined
+def _check_arguments(
+    drafts: Table, sizes: int, topics: Table, hosts: Table, store_host: int, suffix_size: int, records: Table
+) -> bool:
+    return (
+        drafts.shape[1] == DRAFT_WIDTH
+        and records.shape[1] == RECORD_WIDTH
+        and topics.shape[1] == BYTES_WIDTH
+        and hosts.shape[1] == BYTES_WIDTH
+        and records.shape[0] >= drafts.shape[0]
+        and sizes >= 0
+        and 0 <= suffix_size <= MAX_PROPERTIES_SIZE
+        and 0 <= store_host < hosts.shape[0]
+        and _is_host(row_at(hosts, store_host))
+    )
+
+
 @kernel(
-    "UniTuple(int64, 3)(int64[:, ::1], int64, int64, int64[:, ::1], int64[:, ::1], int64, int64, int64, int64,"
-    " int64, int64, int64, int64[:, ::1])",
+    "UniTuple(int64, 3)(int64[:, ::1], int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64, int64, int64,"
+    " int64, int64, int64, int64, int64[:, ::1])",
 )
 def encode_records(
     drafts: Table,
     source: int,
     source_size: int,
+    texts: int,
+    texts_size: int,
     topics: Table,
     hosts: Table,
     store_host: int,
@@ -216,45 +243,49 @@ def encode_records(
 ) -> tuple[int, int, int]:
     """Write the records of `drafts` one after the other to the memory at `target`, which is log `position`.
 
-    The drafts' parts lie in `source`; `topics` and `hosts` are rows of ByteTables, and `store_host` the number
-    of a host. The properties of every record end with the suffix. Returns how many records were written,
-    how many bytes they take, and why it went no further; `records` has a row for each.
+    The drafts' bodies lie in `source`, their properties in `texts`; `topics` and `hosts` are rows of ByteTables, and
+    `store_host` the number of a host. The properties of every record end with the suffix. Returns how many records
+    were written, how many bytes they take, and why it went no further; `records` has a row for each.
+
+    Size and magic of the first record are written last: see log/commit_log.py.
     """
-    if (
-        drafts.shape[1] != DRAFT_WIDTH
-        or records.shape[1] != RECORD_WIDTH
-        or topics.shape[1] != BYTES_WIDTH
-        or hosts.shape[1] != BYTES_WIDTH
-        or records.shape[0] < drafts.shape[0]
-        or min(source_size, target_size) < 0
-        or not 0 <= suffix_size <= MAX_PROPERTIES_SIZE
-        or not 0 <= position <= _LAST - target_size
-        or not 0 <= store_host < hosts.shape[0]
-        or not _is_host(row_at(hosts, store_host))
-    ):
+    sizes = min(source_size, texts_size, target_size)
+    if not _check_arguments(drafts, sizes, topics, hosts, store_host, suffix_size, records):
         return 0, 0, MISUSED
-    own_host, used = row_at(hosts, store_host), 0
-    for number in range(drafts.shape[0]):
+    if not 0 <= position <= _LAST - target_size:
+        return 0, 0, MISUSED
+    own_host, used, number = row_at(hosts, store_host), variable(0), variable(0)
+    reason = variable(DONE)
+    while number < drafts.shape[0]:
         draft, record = row_at(drafts, number), row_at(records, number)
         topic_number, host_number = get(draft, DRAFT_TOPIC), get(draft, DRAFT_BORN_HOST)
         if not (0 <= topic_number < topics.shape[0] and 0 <= host_number < hosts.shape[0]):
-            return number, used, OUTSIDE
+            reason = OUTSIDE
+            break
         topic, born_host = row_at(topics, topic_number), row_at(hosts, host_number)
         if not _is_host(born_host):
-            return number, used, OUTSIDE
-        reason = _check_draft(draft, source, source_size, topic, suffix_size)
+            reason = OUTSIDE
+            break
+        reason = _check_draft(draft, source_size, texts, texts_size, topic, suffix_size)
         if reason != DONE:
-            return number, used, reason
+            break
         _place(draft, record, topic, born_host, own_host, suffix_size)
         size = get(record, RECORD_SIZE)
         if size > target_size - used:
-            return number, used, FULL
+            reason = FULL
+            break
         put(record, RECORD_POSITION, position + used)
         put(record, RECORD_STORE_TIME, store_time)
         to, body = target + used, source + get(draft, DRAFT_BODY_AT)
+        if number > 0:
+            _write_frame(record, to)
         _write_head(draft, record, body, born_host, own_host, to)
-        _write_parts(draft, record, source, topic, suffix, suffix_size, to)
+        _write_parts(draft, record, source, texts, topic, suffix, suffix_size, to)
         for column in _PLACES:  # from now on they count from where the memory begins
             put(record, column, get(record, column) + used)
         used += size
-    return drafts.shape[0], used, DONE
+        number += 1
+    if number > 0:
+        fence()
+        _write_frame(row_at(records, 0), target)
+    return number, used, reason

@@ -21,7 +21,8 @@ from typing import NamedTuple
 from embermq.clock import Clock
 from embermq.errors import CorruptRecord, IllegalMessage, OutOfRange
 from embermq.files.file_chain import FileChain
-from embermq.files.mapped_file import HEAD, MappedFile
+from embermq.files.mapped_file import MappedFile
+from embermq.files.writing import HEAD
 from embermq.format.property_crc import verify_property_crc
 from embermq.format.record import (
     BLANK_SIZE,
@@ -68,8 +69,7 @@ class CommitLog:
 
         With `together` the records lie in one file, side by side, as those of a client's batch must.
         """
-        # Wall clocks go backwards at times; searches by time rely on records that do not.
-        store_time = max(self._clock.now_ms(), self.last_store_time)
+        store_time = self.next_store_time()
         file = self.chain.append_file()
         begin = file.start + file.written
         parts, sizes = self._encode(drafts, offsets, begin, store_time)
@@ -78,11 +78,20 @@ class CommitLog:
             positions = _positions(begin, sizes)
         else:
             runs = plan_runs(sizes, file.size - file.written, file.size, together=together)
-            self._reserve(file, runs, sizes)  # all the space before the first byte
+            self.reserve(file, runs, sizes)  # all the space before the first byte
             positions = self._append_runs(runs, drafts, offsets, store_time)
         self.chain.warm_ahead()
         self.last_store_time = store_time
         return Appended(begin, self.chain.end, positions, sizes, store_time)
+
+    def next_store_time(self) -> int:
+        """When a record that is written now is stored: never before the last one, as searches expect."""
+        return max(self._clock.now_ms(), self.last_store_time)
+
+    def close_file(self) -> None:
+        """Mark the rest of the last file as blank; it counts as full from then on."""
+        file = self.chain.append_file()
+        file.fill(encode_blank(file.size - file.written), head=HEAD)
 
     def select(self, position: int, size: int) -> memoryview:
         """The `size` bytes of the log at `position`, in mapped memory. Raises OutOfRange."""
@@ -135,7 +144,8 @@ class CommitLog:
             drafts, offsets, position, store_time, self.store_host, with_property_crc=self._property_crc
         )
 
-    def _reserve(self, file: MappedFile, runs: list[int], sizes: list[int]) -> None:
+    def reserve(self, file: MappedFile, runs: list[int], sizes: list[int]) -> None:
+        """Get the space for records of these sizes, so many of them in `file` and in each that follows it."""
         file.reserve(file.size)
         last_run = sum(sizes[len(sizes) - runs[-1] :])
         self.chain.ensure_next([*[file.size] * (len(runs) - 2), last_run])
@@ -146,7 +156,7 @@ class CommitLog:
         positions: list[int] = []
         for number, count in enumerate(runs):
             if number:
-                self._close_file()
+                self.close_file()
             file = self.chain.append_file()
             done = len(positions)
             run = slice(done, done + count)
@@ -155,12 +165,6 @@ class CommitLog:
             if parts:
                 file.append(b"".join(parts), head=HEAD)
         return positions
-
-    def _close_file(self) -> None:
-        """Mark the rest of the last file as blank; it counts as full from then on."""
-        file = self.chain.append_file()
-        left = file.size - file.written
-        file.append_with(lambda room, _: _write_blank(room, left))
 
 
 def plan_runs(sizes: Sequence[int], room: int, file_size: int, *, together: bool) -> list[int]:
@@ -197,8 +201,3 @@ def frame_size(data: memoryview, position: int) -> int:
 def _positions(begin: int, sizes: Sequence[int]) -> list[int]:
     *positions, _ = accumulate(sizes, initial=begin)
     return positions
-
-
-def _write_blank(room: memoryview, left: int) -> int:
-    room[:BLANK_SIZE] = encode_blank(left)
-    return left

@@ -31,8 +31,7 @@ _BLANKS: Final = PRE_BLANK * _BLOCK
 class ConsumeQueue:
     """One queue of a topic, one entry a message. One thread writes, any number may read.
 
-    `min_offset` is the first offset with a message, `max_offset` the next to be given,
-    `end_position` the end of the last record in the log that the queue knows.
+    `min_offset` is the first offset with a message, `max_offset` the next to be given.
     """
 
     kind = QueueKind.SIMPLE
@@ -40,29 +39,36 @@ class ConsumeQueue:
     def __init__(
         self, folder: Path, topic: str, queue: int, *,
         file_size: int, extended: ExtendedQueue | None = None, read_only: bool = False,
+        row: memoryview | None = None,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.topic = topic
         self.queue = queue
         self.min_offset = 0
-        self.end_position = 0
         whole = -(-file_size // QUEUE_ENTRY_SIZE) * QUEUE_ENTRY_SIZE
         self._entries = EntryChain(
-            folder, ENTRY, QueueEntry._make, file_size=whole, blank=PRE_BLANK, read_only=read_only
+            folder, ENTRY, QueueEntry._make, file_size=whole, blank=PRE_BLANK, read_only=read_only, row=row
         )
+        if extended is not None:
+            self._entries.withhold()
         self._extended = extended
 
     def load(self) -> None:
         """Find the entries on disk. Raises what a FileChain does for files that are not as they should be."""
         self._entries.load()
         self.min_offset = self._entries.first_record()
-        self.end_position = self._find_end_position()
         if self._extended is not None:
             self._extended.load(self._find_last_address())
 
     @property
     def max_offset(self) -> int:
         return self._entries.end
+
+    @property
+    def end_position(self) -> int:
+        """The end of the last record in the log that the queue knows."""
+        last = self.last_entry()
+        return 0 if last is None else last.position + last.size
 
     @property
     def is_dirty(self) -> bool:
@@ -85,8 +91,6 @@ class ConsumeQueue:
         if not items:
             return
         end = self._entries.write(self._iter_blocks(items), at=items[0].offset)
-        last = items[-1]
-        self.end_position = last.position + last.size
         # Before the end: a reader that sees the new end must not see the blank entries before it.
         if self.min_offset == self.max_offset:
             self.min_offset = items[0].offset
@@ -99,8 +103,6 @@ class ConsumeQueue:
     def put_run(self, run: Run) -> None:
         """Add entries that `takes_run` allows. Raises OSError when the disk is full; the queue is unchanged then."""
         end = self._entries.write([b"".join(run.entries)])
-        position, size, _ = ENTRY.unpack(run.entries[-1])
-        self.end_position = position + size
         self._entries.end = end  # last, because readers trust what lies before it
 
     def read(self, offset: int, count: int) -> list[QueueEntry]:
@@ -116,6 +118,11 @@ class ConsumeQueue:
         if self._extended is None:
             return entries
         return [self._resolved(entry) if is_address(entry.tags_code) else entry for entry in entries]
+
+    def select(self, offset: int, count: int) -> memoryview | None:
+        """The same as bytes in mapped memory, not looked at; None where there are none, or not all in one file."""
+        end = min(self._entries.end, offset + count)  # before min_offset, see put
+        return self._entries.select(offset, end) if self.min_offset <= offset < end else None
 
     def last_entry(self) -> QueueEntry | None:
         """The last entry that is not blank."""
@@ -177,7 +184,7 @@ class ConsumeQueue:
     def destroy(self) -> None:
         """Delete the queue's files."""
         self._entries.destroy()
-        self.min_offset = self.end_position = 0
+        self.min_offset = 0
         if self._extended is not None:
             self._extended.destroy()
 
@@ -255,7 +262,6 @@ class ConsumeQueue:
     def _cut_at(self, offset: int) -> None:
         self._entries.cut(offset)
         self.min_offset = min(self.min_offset, self.max_offset)
-        self.end_position = self._find_end_position()
         if self._extended is not None:
             self._cut_extended(self._extended)
 
@@ -265,10 +271,6 @@ class ConsumeQueue:
             extended.cut(last)
         elif self.end_position == 0:
             extended.destroy()
-
-    def _find_end_position(self) -> int:
-        last = self.last_entry()
-        return 0 if last is None else last.position + last.size
 
     def _find_last_address(self) -> int | None:
         """The address of the last extended entry that the queue refers to."""

@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
 from embermq.log.entries_end import find_entries_end
+from embermq.log.queue_table import END, FIRST, LIMIT, MEMORY, WRITTEN, private_row
 
 RESERVE_STEP: Final = 65_536
 _CHECKED_FILES: Final = 3  # how many of the last files are looked at for the end of the entries
@@ -49,10 +50,12 @@ class EntryChain(Generic[E]):
 
     def __init__(
         self, folder: Path, layout: struct.Struct, make: Callable[[Iterable[Any]], E], *,
-        file_size: int, blank: bytes = b"", read_only: bool = False,
+        file_size: int, blank: bytes = b"", read_only: bool = False, row: memoryview | None = None,
     ) -> None:  # fmt: skip
         if file_size <= 0 or file_size % layout.size:
             raise ValueError(f"{folder}: files of {file_size} bytes for entries of {layout.size}")
+        self._row = private_row() if row is None else row
+        self._is_offered = row is not None
         self.end = 0
         self.per_file = file_size // layout.size
         self._files = FileChain(folder, file_size, reserve_step=RESERVE_STEP, read_only=read_only)
@@ -79,6 +82,20 @@ class EntryChain(Generic[E]):
         self.end = end // self._size
 
     @property
+    def end(self) -> int:
+        """The index of the next entry."""
+        return self._row[END]
+
+    @end.setter
+    def end(self, index: int) -> None:
+        self._row[END] = index
+
+    def withhold(self) -> None:
+        """Have no kernel write entries: something else is to be done for each."""
+        self._is_offered = False
+        self._row[LIMIT] = 0
+
+    @property
     def begin(self) -> int:
         """The first index that has a place in the files."""
         return self._files.begin // self._size
@@ -103,6 +120,7 @@ class EntryChain(Generic[E]):
             for block in blocks:
                 self._append(block, at)
             self._clear_behind()
+            self._offer()
         except BaseException:
             if had_files:
                 self._set_back(self.end)
@@ -121,13 +139,17 @@ class EntryChain(Generic[E]):
         entries: list[E] = []
         while begin < end:
             part = min(end, self._file_end(begin))
-            data = self._select(begin, part)
+            data = self.select(begin, part)
             if data is None:
                 break
             entries += map(self._make, self._layout.iter_unpack(data))
             begin = part
         broken = next((number for number, entry in enumerate(entries) if not entry.is_valid), None)
         return entries[:broken]
+
+    def select(self, begin: int, end: int) -> memoryview | None:
+        """The bytes of the entries [begin, end), not copied; None when they are not all in one file."""
+        return self._files.select(begin * self._size, (end - begin) * self._size)
 
     def holds(self, begin: int, data: bytes) -> bool:
         """Whether the entries from index `begin` on are exactly those of `data`."""
@@ -137,7 +159,7 @@ class EntryChain(Generic[E]):
         at = 0
         while begin < end:
             part = min(end, self._file_end(begin))
-            stored = self._select(begin, part)
+            stored = self.select(begin, part)
             if stored is None or bytes(stored) != data[at : at + len(stored)]:
                 return False
             begin, at = part, at + len(stored)
@@ -159,7 +181,7 @@ class EntryChain(Generic[E]):
         index, block = self.begin, 1
         while index < self.end:
             part = min(self.end, index + block, self._file_end(index))
-            index += _count_leading(bytes(self._select(index, part) or b""), self._blank)
+            index += _count_leading(bytes(self.select(index, part) or b""), self._blank)
             if index < part:
                 break
             block = _BLOCK
@@ -170,7 +192,7 @@ class EntryChain(Generic[E]):
         begin, block = self.begin, 1
         while begin < end:
             part = max(begin, end - block, self._file_end(end - 1) - self.per_file)
-            end -= _count_trailing(bytes(self._select(part, end) or b""), self._blank)
+            end -= _count_trailing(bytes(self.select(part, end) or b""), self._blank)
             if end > part:
                 return end - 1
             block = _BLOCK
@@ -214,11 +236,13 @@ class EntryChain(Generic[E]):
 
     def destroy(self) -> None:
         """Delete the files and their folder."""
+        self._row[LIMIT] = 0
         self.end = 0
         self._files.destroy()
 
     def close(self) -> None:
         """Let go of the files. Flush first."""
+        self._row[LIMIT] = 0
         self._files.close()
 
     def _append(self, block: bytes, at: int) -> None:
@@ -231,6 +255,18 @@ class EntryChain(Generic[E]):
             file.append(data[:room])
             data = data[room:]
 
+    def _offer(self) -> None:
+        """Tell kernels where they may write the next entries: as far as the disk has space."""
+        file = self._files.last
+        if not self._is_offered or file is None:
+            return
+        row = self._row
+        row[LIMIT] = 0
+        row[MEMORY], end = file.offer()
+        row[FIRST] = file.start // self._size
+        row[WRITTEN] = file.written_cell.address
+        row[LIMIT] = row[FIRST] + end // self._size
+
     def _clear_behind(self) -> None:
         """Put zeros over what a crash left behind the end, once the end gets there.
 
@@ -241,9 +277,6 @@ class EntryChain(Generic[E]):
             return
         if file.view[file.written : file.written + self._size] != self._zeros:
             self._files.truncate(file.start + file.written)
-
-    def _select(self, begin: int, end: int) -> memoryview | None:
-        return self._files.select(begin * self._size, (end - begin) * self._size)
 
     def _file_end(self, index: int) -> int:
         """The index that the file after the one with `index` begins with."""
@@ -261,6 +294,7 @@ class EntryChain(Generic[E]):
         return record is None or (record.is_valid and record.position < position)
 
     def _set_back(self, index: int) -> None:
+        self._row[LIMIT] = 0
         position = index * self._size
         if position == 0:
             self._files.destroy()
@@ -269,7 +303,7 @@ class EntryChain(Generic[E]):
         elif self._files.find(position) is not None:
             # Cutting one entry more is what deletes the file that would be left empty. RocketMQ
             # would take its zeros for an entry.
-            last = bytes(self._select(index - 1, index) or b"")
+            last = bytes(self.select(index - 1, index) or b"")
             self._files.truncate(position - self._size)
             self._append(last, index - 1)
 

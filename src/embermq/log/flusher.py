@@ -45,14 +45,18 @@ class Flusher:
         self.failure: SyncFailed | None = None
         self.sync_count = 0
         self.sync_times = SyncTimes()
-        self.listeners: list[Callable[[], None]] = []  # called in this thread after every step, and when it failed
+        self.listeners: list[Callable[[], None]] = []  # called in this thread after every step forward and a failure
         self._chain = chain
+        self._committed = chain.committed
         self._times = times
         self._clock = clock
-        self._wanted = 0
         self._stopping = False
+        # A lock that is released by whoever wants something, and taken by the thread before it looks what. A sync
+        # begins 29 us after it is asked for, 39 us where all share one core; with a condition it was 53 and 45 us.
+        self._bell = threading.Lock()
+        self._bell.acquire()
         self._changed = threading.Condition()
-        self._work = threading.Condition()
+        self._waiting = 0  # how many wait for it
         self._thread = threading.Thread(target=self._run, name="embermq-flusher", daemon=True)
 
     def start(self) -> None:
@@ -60,35 +64,29 @@ class Flusher:
 
     def stop(self) -> None:
         """Flush what is written and end the thread. Raises SyncFailed if that failed, now or earlier."""
-        with self._work:
-            self._stopping = True
-            self._work.notify()
+        self._stopping = True
+        self._ring()
         self._thread.join()
         if self.failure:
             raise self.failure
 
     def fail(self, error: SyncFailed) -> None:
         """The disk failed somebody else: end every wait with it, and sync nothing more."""
-        with self._changed:
-            self.failure = self.failure or error
-            self._changed.notify_all()
-        with self._work:
-            self._work.notify()
+        self.failure = self.failure or error
+        self._tell_waiting()
+        self._ring()
 
     def ask(self, position: int) -> None:
-        """Have the log flushed at least to `position`, soon."""
-        with self._work:
-            if position > self._wanted:
-                self._wanted = position
-                self._work.notify()
+        """Have the log flushed at least to `position`, soon. Everything before it is written."""
+        if position > self.flushed:
+            self._ring()
 
     def wait(self, position: int, timeout_ms: int) -> None:
         """Return when everything before `position` is on disk. Raises SyncFailed or FlushTimeout."""
         if self.flushed >= position:
             return
         self.ask(position)
-        with self._changed:
-            done = self._changed.wait_for(lambda: self.flushed >= position or self.failure, timeout_ms / 1000)
+        done = self._wait_for(lambda: self.flushed >= position, timeout_ms)
         if self.flushed >= position:
             return
         if self.failure:
@@ -99,55 +97,68 @@ class Flusher:
     def wait_behind(self, limit: int, timeout_ms: int) -> bool:
         """Wait until fewer than `limit` bytes are unflushed; False when that took too long."""
         self.ask(self._chain.end)
+        return self._wait_for(lambda: self._chain.end - self.flushed < limit, timeout_ms)
+
+    def _ring(self) -> None:
+        try:
+            self._bell.release()
+        except RuntimeError:  # it was rung already, and is not heard yet
+            return
+
+    def _wait_for(self, is_done: Callable[[], bool], timeout_ms: int) -> bool:
         with self._changed:
-            return bool(
-                self._changed.wait_for(
-                    lambda: self._chain.end - self.flushed < limit or self.failure, timeout_ms / 1000
-                )
-            )
+            self._waiting += 1  # before the first look: who moves on looks at this after the move
+            try:
+                return self._changed.wait_for(lambda: is_done() or self.failure is not None, timeout_ms / 1000)
+            finally:
+                self._waiting -= 1
+
+    def _tell_waiting(self) -> None:
+        if self._waiting:
+            with self._changed:
+                self._changed.notify_all()
 
     def _run(self) -> None:
         times = self._times
+        intervals = [each for each in (times.interval_s, times.commit_interval_s) if each is not None]
+        interval = min(intervals, default=-1.0)  # without an end
         committed_at = flushed_at = self._clock.monotonic()
         while not self._stopping and not self.failure:
-            asked = self._wait_for_work()
+            asked = self._bell.acquire(timeout=interval)
             now = self._clock.monotonic()
             if times.commit_interval_s is not None:
                 thorough = asked or now - committed_at >= times.commit_thorough_interval_s
                 committed_at = now if thorough else committed_at
-                self._guarded(self._chain.commit, 0 if thorough else times.commit_least_pages)
-            thorough = asked or times.interval_s is None or now - flushed_at >= times.thorough_interval_s
+                self._step(self._chain.commit, 0 if thorough else times.commit_least_pages)
+            thorough = asked or now - flushed_at >= times.thorough_interval_s
             flushed_at = now if thorough else flushed_at
-            self._guarded(self._chain.flush, 0 if thorough else times.least_pages)
-        self._guarded(self._chain.commit, 0)
-        self._guarded(self._chain.flush, 0)
+            self._step(self._chain.flush, 0 if thorough else times.least_pages)
+        self._step(self._chain.commit, 0)
+        self._step(self._chain.flush, 0)
+        if self.failure:
+            self._tell()
 
-    def _wait_for_work(self) -> bool:
-        """Sleep until asked, or for one interval; tells whether somebody asked."""
-        intervals = [each for each in (self._times.interval_s, self._times.commit_interval_s) if each is not None]
-        with self._work:
-            self._work.wait_for(
-                lambda: self._stopping or self.failure or self._wanted > self.flushed, min(intervals, default=None)
-            )
-            return self._wanted > self.flushed
-
-    def _guarded(self, step: Callable[[int], int], least_pages: int) -> None:
+    def _step(self, step: Callable[[int], int], least_pages: int) -> None:
         """Run one commit or sync, and publish how far the log is, or that it failed."""
         if self.failure:
             return
-        began, flushed = self._clock.monotonic(), self._chain.flushed
+        began = self._clock.monotonic()
         try:
             step(least_pages)
         except FileSealed as error:
-            self.failure = self.failure or SyncFailed(self._chain.paths[0], OSError(errno.EIO, str(error)))
+            self.failure = SyncFailed(self._chain.paths[0], OSError(errno.EIO, str(error)))
         except SyncFailed as error:
-            log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
             self.failure = error
+            log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
         self.sync_count += 1
-        if self._chain.flushed > flushed:
+        flushed, committed = self._chain.flushed, self._chain.committed
+        if flushed > self.flushed:
             self.sync_times.count(self._clock.monotonic() - began)
-        with self._changed:
-            self.flushed = self._chain.flushed
-            self._changed.notify_all()
+        if flushed != self.flushed or committed != self._committed:
+            self.flushed, self._committed = flushed, committed
+            self._tell()
+
+    def _tell(self) -> None:
+        self._tell_waiting()
         for listener in self.listeners:
             listener()

@@ -15,7 +15,7 @@ import mmap
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from embermq.errors import CorruptRecord, FileSealed, WrongFileSize
 from embermq.files.durable import sync_directory
@@ -35,10 +35,14 @@ from embermq.format.index_entry import (
 )
 from embermq.log.index_keys import Row
 
-RESERVE_STEP: Final = 4 << 20  # bytes of disk space; about 200 000 entries
+if TYPE_CHECKING:
+    from embermq.kernels.compiling import Table
+
+RESERVE_STEP: Final = 8 << 20  # bytes of disk space, a multiple of what a map needs; about 400 000 entries
 MAX_SECONDS: Final = 2**31 - 1
 UNUSED: Final = IndexHeader(next_entry=0)  # what a file nothing was put into begins with
 
+_NEXT_ENTRY_AT: Final = HEADER.size - SLOT.size  # it is the last in the header, and as large as a slot
 _USUAL_RATIO: Final = 4  # entries for each slot
 _MOST_TRIED: Final = 65_536  # shapes: a position of 0 is found nearly everywhere
 _CHECKED: Final = 100  # entries that must fit before a shape is believed
@@ -106,13 +110,19 @@ class IndexFile:
         return decode_index_header(self.mapped.view)
 
     @property
+    def next_entry(self) -> int:
+        """The number of the next entry."""
+        number: int = SLOT.unpack_from(self.mapped.view, _NEXT_ENTRY_AT)[0]
+        return max(number, FIRST_ENTRY)
+
+    @property
     def entry_count(self) -> int:
-        return self.header.next_entry - FIRST_ENTRY
+        return self.next_entry - FIRST_ENTRY
 
     @property
     def room(self) -> int:
         """How many more entries fit."""
-        return self.entries - self.header.next_entry
+        return self.entries - self.next_entry
 
     @property
     def is_dirty(self) -> bool:
@@ -120,7 +130,7 @@ class IndexFile:
 
     def reserve(self, count: int) -> None:
         """Get the disk space for `count` more entries. Raises OSError; then nothing changed."""
-        self.mapped.reserve(entry_at(self.slots, self.header.next_entry + count))
+        self.mapped.reserve(entry_at(self.slots, self.next_entry + count))
 
     def put(self, rows: Sequence[Row]) -> None:
         """Add an entry for each row, in the order of the log. The caller has made sure that they fit."""
@@ -149,6 +159,19 @@ class IndexFile:
         self.mapped.write_at(entry_at(slots, header.next_entry), b"".join(entries))
         self.mapped.write_numbers(SLOT, newest)
         self.write_header(IndexHeader(begin_time, store_time, begin_position, position, used_slots, number))
+
+    def put_table(self, keys: Table) -> None:
+        """The same for keys in a table, by a kernel."""
+        from embermq.kernels.index_rows import put_index
+
+        end = entry_at(self.slots, self.next_entry + len(keys))
+        address = self.mapped.address(end)
+        if not address:  # the disk gave no space that can be mapped
+            self.put([(key_hash, (position, store_time)) for key_hash, position, store_time in keys.tolist()])
+            return
+        count, reason = put_index(address, self.mapped.size, self.slots, self.entries, keys)
+        assert count == len(keys), f"{count} of {len(keys)} keys put, reason {reason}"
+        self.mapped.touched(end)
 
     def iter_positions(self, key_hash: int, *, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Positions of records filed under `key_hash` that were stored in that time, newest first.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from embermq.clock import Clock
 from embermq.errors import CorruptRecord, ForeignFile
@@ -23,8 +23,11 @@ from embermq.format.index_entry import FIRST_ENTRY
 from embermq.log.index_file import UNUSED, IndexFile, detect_shape
 from embermq.log.index_keys import keys_of, rows_of
 from embermq.log.index_repair import cut_file
-from embermq.log.placed import Placed
+from embermq.log.placed import Batch, Placed
 from embermq.model.hashing import key_hash
+
+if TYPE_CHECKING:
+    from embermq.kernels.compiling import Table
 
 __all__ = ["MAX_FOUND", "KeyIndex", "detect_shape", "keys_of"]
 
@@ -102,10 +105,27 @@ class KeyIndex:
 
         Raises OSError, and files none of them, when the disk has no space for it.
         """
+        if isinstance(items, Batch) and items.keys is not None:
+            self._put_table(items.keys)
+            return
         rows = rows_of(items, after=self.end_position)
         at = 0
         for file, count in self._make_room(len(rows)):
             file.put(rows[at : at + count])
+            at += count
+
+    def _put_table(self, keys: Table) -> None:
+        if not len(keys):
+            return
+        if keys[0, 1] <= self.end_position:  # the second column is the position
+            keys = keys[keys[:, 1] > self.end_position]
+        newest = self._files[-1] if self._files else None
+        if newest is not None and newest.entry_count and len(keys) <= newest.room:  # nearly always
+            newest.put_table(keys)
+            return
+        at = 0
+        for file, count in self._make_room(len(keys)):
+            file.put_table(keys[at : at + count])
             at += count
 
     def find(self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = FOREVER_MS, limit: int = 32) -> list[int]:

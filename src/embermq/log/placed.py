@@ -1,16 +1,21 @@
 """Records that have their place in the log: all that queues and index need to know of them.
 
-One record is a `Placed`. A batch that was just appended is a `PlacedBatch`: the same as
-columns, from which a Placed is made only when somebody looks at it.
+One record is a `Placed`. A batch that was just appended is a `Batch`: the same as columns, from which a
+Placed is made only when somebody looks at it. Plain code makes a `PlacedBatch`, kernels make a RecordBatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, overload
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from embermq.format.queue_entry import ENTRY
 from embermq.format.record import DraftFields
+
+if TYPE_CHECKING:
+    from embermq.kernels.compiling import Table
+    from embermq.log.queue_table import QueueTable
 
 
 class Placed(NamedTuple):
@@ -36,12 +41,53 @@ class Placed(NamedTuple):
 class Run(NamedTuple):
     """Entries of one simple queue, from `offset` on without a gap."""
 
+    topic: bytes
+    queue: int
     offset: int
-    entries: list[bytes]
+    entries: list[bytes]  # one or several in each
 
 
-class PlacedBatch(Sequence[Placed]):
-    """Records that were appended together, none of them marked or divided: each has one entry in one simple queue."""
+class Batch(Sequence[Placed]):
+    """Records that follow each other, none of them divided: each has one entry in one simple queue, or none at all."""
+
+    __slots__ = ()
+
+    sizes: Sequence[int]
+    store_time: int
+    keys: Table | None = None  # what the index files, if that is known already
+
+    @overload
+    def __getitem__(self, index: int) -> Placed: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Placed]: ...
+    def __getitem__(self, index: int | slice) -> Placed | list[Placed]:
+        if isinstance(index, slice):
+            return [self._make(each) for each in range(len(self))[index]]
+        return self._make(range(len(self))[index])
+
+    def enter(self, table: QueueTable, put_one: Callable[[Placed], None]) -> bool:
+        """Write the entries of all records into their queues, if that can be done at once; else nothing, and False."""
+        return False
+
+    @abstractmethod
+    def runs(self) -> Sequence[Run]:
+        """The entries of all records by topic and queue, in the order of their first records."""
+
+    @abstractmethod
+    def queues_of(self, topic: bytes) -> set[int]:
+        """The queues of `topic` that its records are in."""
+
+    @abstractmethod
+    def codes_by_queue(self) -> dict[tuple[str, int], list[int]]:
+        """The tags codes of the records, by topic and queue."""
+
+    @abstractmethod
+    def _make(self, index: int) -> Placed:
+        """One of the records by itself."""
+
+
+class PlacedBatch(Batch):
+    """A batch of drafts."""
 
     __slots__ = ("_codes", "_drafts", "_offsets", "_positions", "sizes", "store_time")
 
@@ -64,17 +110,7 @@ class PlacedBatch(Sequence[Placed]):
     def __len__(self) -> int:
         return len(self._offsets)
 
-    @overload
-    def __getitem__(self, index: int) -> Placed: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Placed]: ...
-    def __getitem__(self, index: int | slice) -> Placed | list[Placed]:
-        if isinstance(index, slice):
-            return [self._make(each) for each in range(len(self))[index]]
-        return self._make(range(len(self))[index])
-
-    def runs(self) -> dict[tuple[bytes, int], Run]:
-        """The entries of all records by topic and queue; offsets of a batch follow each other in each."""
+    def runs(self) -> Sequence[Run]:
         runs: dict[tuple[bytes, int], Run] = {}
         topic: bytes | None = None
         of_queue: dict[int, list[bytes]] = {}  # the entries of the runs of `topic`
@@ -88,8 +124,8 @@ class PlacedBatch(Sequence[Placed]):
                 of_queue[queue].append(entry)
             else:
                 of_queue[queue] = [entry]
-                runs[topic, queue] = Run(offset, of_queue[queue])
-        return runs
+                runs[topic, queue] = Run(topic, queue, offset, of_queue[queue])
+        return [*runs.values()]
 
     def properties(self) -> Iterator[tuple[bytes, bytes, int]]:
         """Topic, properties and position of every record."""
@@ -100,7 +136,6 @@ class PlacedBatch(Sequence[Placed]):
         return {draft[1] for draft in self._drafts if draft[0] == topic}
 
     def codes_by_queue(self) -> dict[tuple[str, int], list[int]]:
-        """The tags codes of the records, by topic and queue."""
         found: dict[tuple[bytes, int], list[int]] = {}
         for draft, code in zip(self._drafts, self._codes, strict=True):
             found.setdefault((draft[0], draft[1]), []).append(code)
@@ -116,14 +151,14 @@ class PlacedBatch(Sequence[Placed]):
 
 def queues_of(items: Sequence[Placed], topic: str) -> set[int]:
     """The queues of `topic` that records among `items` are in."""
-    if isinstance(items, PlacedBatch):
+    if isinstance(items, Batch):
         return items.queues_of(topic.encode())
     return {item.queue for item in items if item.topic == topic}
 
 
 def codes_by_queue(items: Sequence[Placed]) -> dict[tuple[str, int], list[int]]:
     """The tags codes of records by topic and queue: what somebody who waits for a queue needs to know."""
-    if isinstance(items, PlacedBatch):
+    if isinstance(items, Batch):
         return items.codes_by_queue()
     found: dict[tuple[str, int], list[int]] = {}
     for item in items:

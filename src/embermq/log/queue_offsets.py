@@ -1,7 +1,7 @@
 """The next offset of every queue, and how a batch of drafts gets its offsets.
 
 Offsets are taken for a whole batch at once and counted only when the batch is in the
-log, so that a refused batch uses up none.
+log, so that a refused batch uses up none. The table they are in is shared with kernels: see queue_table.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from embermq.errors import IllegalProperty, IllegalTopic
 from embermq.format.record import Draft, DraftFields
+from embermq.log.queue_table import NEXT, QueueTable
 from embermq.model.flags import SysFlag
 from embermq.model.properties import (
     INNER_BASE,
@@ -26,7 +27,6 @@ from embermq.model.topic import check_light_queue
 LARGEST_INNER_BATCH = 32_767  # the count is read as a signed 16-bit number
 _UNUSUAL = SysFlag.TRANSACTION_MASK | SysFlag.INNER_BATCH
 _INNER = b"INNER_"
-_NONE: dict[int, int] = {}  # of a topic that has no messages
 
 
 class Assignment(NamedTuple):
@@ -42,21 +42,22 @@ class Assignment(NamedTuple):
 class QueueOffsets:
     """The next offset of each (topic, queue). One thread changes it."""
 
-    def __init__(self, *, light_queues: bool) -> None:
-        self._next: dict[bytes, dict[int, int]] = {}
+    def __init__(self, table: QueueTable, *, light_queues: bool) -> None:
+        self.table = table
         self._light_queues = light_queues
 
     def next_offset(self, topic: str, queue: int) -> int:
         """The offset that the next message of this queue will get."""
-        return self._next.get(topic.encode(), _NONE).get(queue, 0)
+        return self._next(topic.encode(), queue)
 
     def set_next(self, topic: str, queue: int, offset: int) -> None:
         """What recovery found to be the next offset."""
-        self._next.setdefault(topic.encode(), {})[queue] = offset
+        self.table.numbers[self.table.row(topic.encode(), queue) + NEXT] = offset
 
     def forget(self, topic: str) -> None:
-        """Drop a deleted topic."""
-        self._next.pop(topic.encode(), None)
+        """Drop a deleted topic: its queues begin anew."""
+        for row in self.table.rows(topic.encode()).values():
+            self.table.numbers[row + NEXT] = 0
 
     def assign(self, drafts: Sequence[DraftFields]) -> Assignment:
         """Offsets for `drafts` in their order; nothing counts until `confirm`."""
@@ -64,25 +65,31 @@ class QueueOffsets:
         offsets: list[int] = []
         add = offsets.append
         topic: bytes | None = None
-        used = known = _NONE
+        used: dict[int, int] = {}
         for draft in drafts:  # as in Draft: 0 is the topic, 1 the queue, 3 the properties, 5 the sys flag
             if draft[5] & _UNUSUAL or (draft[3] and _INNER in draft[3]):
                 return self._assign_unusual(drafts)
             if draft[0] != topic:
                 topic = draft[0]
-                used, known = taken.setdefault(topic, {}), self._next.get(topic, _NONE)
+                used = taken.setdefault(topic, {})
             queue = draft[1]
             offset = used.get(queue)
             if offset is None:
-                offset = known.get(queue, 0)
+                offset = self._next(topic, queue)
             add(offset)
             used[queue] = offset + 1
         return Assignment(drafts, offsets, [1] * len(offsets), taken, True)
 
     def confirm(self, assignment: Assignment) -> None:
         """The batch is in the log: its offsets are used."""
+        numbers, row = self.table.numbers, self.table.row
         for topic, offsets in assignment.next_offsets.items():
-            self._next.setdefault(topic, {}).update(offsets)
+            for queue, offset in offsets.items():
+                numbers[row(topic, queue) + NEXT] = offset
+
+    def _next(self, topic: bytes, queue: int) -> int:
+        row = self.table.rows(topic).get(queue)
+        return 0 if row is None else self.table.numbers[row + NEXT]
 
     def _assign_unusual(self, drafts: Sequence[DraftFields]) -> Assignment:
         """Offsets for a batch with transaction marks, inner batches or light queues in it."""
@@ -104,7 +111,7 @@ class QueueOffsets:
 
     def _take(self, taken: dict[bytes, dict[int, int]], topic: bytes, queue: int, count: int) -> int:
         used = taken.setdefault(topic, {})
-        offset = used.get(queue, self._next.get(topic, _NONE).get(queue, 0))
+        offset = used[queue] if queue in used else self._next(topic, queue)
         used[queue] = offset + count
         return offset
 

@@ -10,6 +10,8 @@ Four questions, answered by four functions:
 A torn tail is what a crash leaves, and normal. Whatever is cut lies afterwards in
 `broken/` beside the log, named after its position, and the log is zero behind its end,
 so that no stale record can come back to life.
+
+Where kernels are loaded, they walk over the records, and `scan_record` looks at what they stop at.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from embermq.files.durable import write_aside
 from embermq.files.file_chain import FileChain
 from embermq.format.property_crc import verify_property_crc
 from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Scanned, read_frame, scan_record
+from embermq.kernels.switching import Switch
 from embermq.model.topic import is_directory_name
 
 log = logging.getLogger(__name__)
@@ -34,6 +37,7 @@ BROKEN_FOLDER = "broken"
 _CHUNK = 1024 * 1024
 _MAGIC_BEGIN = bytes.fromhex("daa320")  # of records of both versions
 _MAGIC_AT = 4  # behind the size
+_KERNELS_PAY_AFTER = 128 * 1024 * 1024  # bytes, which plain code scans in about the time that a load takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,18 @@ def scan_log(
     topics: set[str] = set()
     reported = begin
     total = chain.end - begin
+    switch = Switch(pays_after=_KERNELS_PAY_AFTER)
     try:
         while (file := chain.find(position)) is not None:
             data = file.view
             at = position - file.start
-            while (found := scan_record(data, at, file.start + at, check_body=True)) is not None:
+            while True:
+                if switch.is_on(position - begin):
+                    passed, at, found = _pass_many(data, at, file.start, needs_crc=verify_properties)
+                    newest, records, position = found or newest, records + passed, file.start + at
+                found = scan_record(data, at, file.start + at, check_body=True)
+                if found is None:
+                    break
                 if verify_properties:
                     _check_properties(data[at : at + found.size], file.start + at)
                 if found.topic not in topics:
@@ -108,6 +119,17 @@ def scan_log(
         damage = CorruptRecord(newest.position, "its properties end in zeros: it was not written whole")
         return Scan(begin, newest.position, records - 1, store_time, damage)
     return Scan(begin, position, records, store_time, damage)
+
+
+def _pass_many(data: memoryview, at: int, start: int, *, needs_crc: bool) -> tuple[int, int, Scanned | None]:
+    """Have kernels walk over records from byte `at` on that are as they should be.
+
+    Returns how many there are, where they end, and the last of them.
+    """
+    from embermq.kernels.found_records import pass_whole  # not there without numba
+
+    records, end, last = pass_whole(data, at, start + at, needs_crc=needs_crc)
+    return records, end, scan_record(data, last, start + last, check_body=False) if records else None
 
 
 def cut_log(chain: FileChain, end: int, aside: Path) -> list[Path]:

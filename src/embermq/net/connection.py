@@ -1,7 +1,8 @@
 """One connection: frames in both directions, requests of both sides.
 
     bytes ─→ frames ─→ commands ─┬─ answers go to whoever called
-                                 └─ requests, all of one read together, go to the receiver
+      │                          └─ requests, all of one read together, go to the receiver
+      └─ `take`, where there is one, has the first look, and takes whole frames at the beginning
 
 Whoever takes a request either answers it or lets it wait; `owe` and `settle` count those that
 wait for us. Beyond a limit, or while the peer does not take our answers, nothing is read.
@@ -16,13 +17,16 @@ from typing import NamedTuple, cast
 
 from embermq.errors import BadFrame, CallTimeout, ConnectionLost
 from embermq.format.command import Command, encode_head
-from embermq.format.frame import FrameLimits, missing_size, split_frames
+from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits, split_frames, whole_size
 from embermq.kernels.commands import decode_command
 from embermq.model.message import Host
+from embermq.net.gathered_write import write_parts
+from embermq.net.receiving import LARGE_FRAME, ReceiveBuffer
 
 log = logging.getLogger(__name__)
 
 Receiver = Callable[["Connection", Sequence[Command]], None]
+Take = Callable[["Connection", int, int], int]  # of the receive buffer, from here to there: how many bytes it took
 
 
 class ConnectionLimits(NamedTuple):
@@ -43,7 +47,7 @@ BRINGING = 256
 ASKING = 8
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Commands to and from one peer. All of it runs in the event loop."""
 
     def __init__(
@@ -53,6 +57,7 @@ class Connection(asyncio.Protocol):
         limits: ConnectionLimits = DEFAULT_LIMITS,
         is_server: bool = True,
         on_close: Callable[[Connection], None] = lambda connection: None,
+        received: ReceiveBuffer | None = None,
     ) -> None:
         self.peer = Host("", 0)
         self.local = Host("", 0)  # the address that the peer reached us at
@@ -63,8 +68,11 @@ class Connection(asyncio.Protocol):
         self._is_server = is_server
         self._on_close = on_close
         self._waiting: Sequence[Command] = ()  # requests that are handed on when the peer has taken its answers
-        self._part = bytearray()  # of a frame that is not whole yet
-        self._missing = 0  # bytes of it
+        self.take: Take | None = None
+        self._received = received or ReceiveBuffer()
+        self._part = b""  # of a frame that is not whole yet
+        self._large = bytearray()  # the place for one that is large
+        self._large_end = 0  # how much of it is there
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._owed = 0
         self._is_paused = False  # reading; see _regulate
@@ -83,31 +91,68 @@ class Connection(asyncio.Protocol):
         self.local = _host(transport.get_extra_info("sockname"))
         self.heard_at = self._loop.time()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large:
+            return memoryview(self._large)[self._large_end :]
+        return self._received.begin(self._part)
+
+    def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._loop.time()
-        if self._part:
-            self._missing -= len(data)
-            if self._missing > 0:
-                self._part += data
+        if self._large:
+            self._large_end += nbytes
+            if self._large_end == len(self._large):
+                data, self._large = bytes(self._large), bytearray()
+                self._split(data)
+            return
+        begin = self._received.end
+        end = begin + len(self._part) + nbytes
+        self._part = b""
+        if self.take is None:
+            self._split(self._received.view[begin:end].tobytes())
+        else:
+            self._take_in_turns(self.take, begin, end)
+
+    def _take_in_turns(self, take: Take, begin: int, end: int) -> None:
+        """Have `take` take what it can; what it cannot goes the usual way, and it is asked again."""
+        most = 1
+        data, data_begin = b"", begin
+        while begin < end and not self.is_closed:
+            taken = 0 if self._waiting or self._is_blocked else take(self, begin, end)
+            begin += taken
+            most = 1 if taken else most * 2  # frames; a long run of what it cannot take is not looked at one by one
+            if begin < end and not data:
+                data, data_begin = self._received.view[begin:end].tobytes(), begin
+            handled = self._split(data, begin - data_begin, most=most)
+            if handled == 0:
                 return
-            data = b"".join((self._part, data))
-            self._part = bytearray()
+            begin += handled
+
+    def _split(self, data: bytes, begin: int = 0, *, most: int = MAX_FRAME_SIZE) -> int:
+        """Hand on frames of `data` from `begin` on, and keep the part of one at its end; how many bytes are done."""
         try:
-            frames, taken = split_frames(data, self._limits.frame)
+            frames, end = split_frames(data, self._limits.frame, begin=begin, most=most)
             commands = [decode_command(frame) for frame in frames]
         except BadFrame as error:
             log.warning("connection closed peer=%s reason=%s", self.peer, error)
             self.abort()
-            return
-        if taken < len(data):
-            rest = data[taken:]
-            self._part = bytearray(rest)
-            self._missing = missing_size(rest)
+            return 0
+        if len(frames) < most and end < len(data):
+            self._keep_part(data[end:])
         requests = [command for command in commands if not command.flag & 1]
         if len(requests) < len(commands):
             self._take_answers([command for command in commands if command.is_answer])
         if requests:
             self._hand_on([*self._waiting, *requests] if self._waiting else requests)
+        return end - begin
+
+    def _keep_part(self, data: bytes) -> None:
+        size = whole_size(data)
+        if size <= LARGE_FRAME:
+            self._part = data
+        else:
+            self._large = bytearray(size)
+            self._large[: len(data)] = data
+            self._large_end = len(data)
 
     def pause_writing(self) -> None:
         self._is_blocked = True
@@ -125,7 +170,7 @@ class Connection(asyncio.Protocol):
         for call in calls.values():
             if not call.done():
                 call.set_exception(ConnectionLost(f"{self.peer} closed the connection: {error or 'no reason given'}"))
-        self._part = bytearray()
+        self._part, self._large = b"", bytearray()
         self._waiting = ()
         if not self._closed.done():
             self._closed.set_result(None)
@@ -139,10 +184,10 @@ class Connection(asyncio.Protocol):
         if isinstance(body, bytes):
             self.write(encode_head(command, len(body)) + body)
         else:
-            self.write(b"".join((encode_head(command, sum(map(len, body))), *body)))
+            self.write(encode_head(command, sum(map(len, body))), *body)
 
-    def write(self, frames: bytes) -> None:
-        """Write whole frames."""
+    def write(self, *parts: bytes | memoryview) -> None:
+        """Write whole frames, one part after the other."""
         transport = self._transport
         if transport is None or self.is_closed or transport.is_closing():
             return
@@ -151,7 +196,10 @@ class Connection(asyncio.Protocol):
             log.warning("connection closed peer=%s reason=%s", self.peer, reason)
             transport.abort()
             return
-        transport.write(frames)
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            transport.write(parts[0])
+        else:
+            write_parts(transport, parts)
 
     async def call(self, request: Command, *, timeout_s: float) -> Command:
         """Send a request and wait for its answer. Raises ConnectionLost or CallTimeout."""

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from embermq.errors import SettingsError
 from embermq.model.message import Host
-from embermq.net.connection import DEFAULT_LIMITS, Connection, ConnectionLimits, Receiver
+from embermq.net.connection import DEFAULT_LIMITS, Connection, ConnectionLimits, Receiver, Take
+from embermq.net.receiving import SHARED_SIZE, ReceiveBuffer
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ class Server:
         self._tls_context = tls_context
         self._on_open = on_open
         self._on_close = on_close
+        self.received = ReceiveBuffer(SHARED_SIZE)
+        self._take: Take | None = None
         self._opening = 0  # accepted, but no connection yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[socket.socket] = []
@@ -85,6 +88,12 @@ class Server:
             self._listeners.append(listener)
             self._spawn(self._accept(listener))
         self._spawn(self._close_idle())
+
+    def use(self, take: Take | None) -> None:
+        """Let `take` have the first look at what is received from now on."""
+        self._take = take
+        for connection in self.connections:
+            connection.take = take
 
     def stop_accepting(self) -> None:
         """Take no more connections."""
@@ -158,7 +167,12 @@ class Server:
             return
         try:
             _, connection = await loop.connect_accepted_socket(
-                lambda: Connection(self._receiver, limits=self._limits, on_close=self._closed),
+                lambda: Connection(
+                    self._receiver,
+                    limits=self._limits,
+                    on_close=self._closed,
+                    received=self.received,
+                ),
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=HANDSHAKE_S if context else None,
@@ -170,6 +184,7 @@ class Server:
             error.__traceback__ = None
             return
         if not connection.is_closed:
+            connection.take = self._take  # it may have come meanwhile
             self.connections.add(connection)
             self._on_open(connection)
 

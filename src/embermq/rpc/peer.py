@@ -28,8 +28,12 @@ class Peer(Protocol):
         """Write one command; nothing happens when the connection is closed."""
         ...
 
-    def write(self, frames: bytes) -> None:
-        """Write whole frames."""
+    def write(self, *parts: bytes | memoryview) -> None:
+        """Write whole frames, one part after the other; nothing happens when the connection is closed.
+
+        Parts are free again when this returns, except for views of memory that cannot be written to: those may be
+        kept until the other end has taken them.
+        """
         ...
 
     async def call(self, request: Command, *, timeout_s: float) -> Command:

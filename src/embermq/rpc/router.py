@@ -31,6 +31,12 @@ CheckTopic = Callable[[Peer, Command, str], None]  # for handlers that learn a t
 Observe = Callable[[int, int, float], None]  # request code, response code, seconds
 
 
+def check_body(request: Command, limit: int = MAX_BODY_SIZE) -> None:
+    """Refuse a request whose body is larger than `limit`. Raises IllegalField."""
+    if len(request.data) > limit:
+        raise IllegalField("body", f"{len(request.data)} bytes, limit {limit}; ask for less at a time")
+
+
 class Router:
     """Finds the handler of each request, and answers for those that fail."""
 
@@ -109,9 +115,7 @@ class Router:
         return self._handlers[request.code][0]
 
     def _check_size(self, request: Command) -> None:
-        limit = self._handlers[request.code][1] if request.code in self._handlers else MAX_FRAME_SIZE
-        if len(request.data) > limit:
-            raise IllegalField("body", f"{len(request.data)} bytes, limit {limit}; ask for less at a time")
+        check_body(request, self._handlers[request.code][1] if request.code in self._handlers else MAX_FRAME_SIZE)
 
     async def _finish(self, peer: Peer, request: Command, work: Coroutine[Any, Any, Answer], began: float) -> None:
         try:

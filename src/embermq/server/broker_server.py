@@ -10,14 +10,16 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from embermq.access.handlers import AccessHandlers
 from embermq.broker.broker import Broker
 from embermq.clock import Clock
-from embermq.errors import SettingsError
+from embermq.errors import EmberError, SettingsError
+from embermq.kernels import loading
 from embermq.model.message import Host
 from embermq.net.connection import ConnectionLimits
 from embermq.net.server import Server, bind, host_of
@@ -32,6 +34,9 @@ from embermq.server.settings import Settings
 from embermq.server.tls import TlsContext
 from embermq.store.settings import StoreSettings
 from embermq.store.store import Store
+
+if TYPE_CHECKING:
+    from embermq.broker.fast_sends import FastSends
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +147,10 @@ class BrokerServer:
             families=metrics.families, health=lambda: health_of(self.store.state(), is_ready=self._is_ready)
         )
         self._lag: asyncio.Task[None] | None = None
+        self._engine: asyncio.Task[None] | None = None
+        self.fast: FastSends | None = None  # once the engine is on
+        self._frame_limits = limits.frame
+        self._has_access = access is not None
 
     async def start(self, http: socket.socket | None) -> None:
         """Take requests from now on; `http` is where figures and health are asked for."""
@@ -153,13 +162,16 @@ class BrokerServer:
         if http is not None:
             await self._http.start(http)
             log.info("figures and health served address=%s", host_of(http))
+        self._engine = asyncio.get_running_loop().create_task(self._start_engine())
         log.info("broker started address=%s name=%s data=%s", self.host, self.broker.settings.name, self.store.path)
 
     async def stop(self) -> None:
         """Answer what is in hand, close connections and store. Raises SyncFailed if the disk failed."""
         self._is_ready = False
-        if self._lag is not None:
-            self._lag.cancel()
+        loading.give_up()
+        for task in (self._lag, self._engine):
+            if task is not None:
+                task.cancel()
         self.server.stop_accepting()
         self.server.stop_reading()
         await self.broker.stop()
@@ -167,6 +179,28 @@ class BrokerServer:
         await self._http.stop()
         self.store.close()
         log.info("broker stopped name=%s", self.broker.settings.name)
+
+    async def _start_engine(self) -> None:
+        """Have kernels take over what they can, once they are loaded; until then, and without them, all is plain."""
+        if self._has_access:
+            log.info("engine off reason=access control looks at every request")
+            return
+        if self.store.settings.property_crc:
+            log.info("engine off reason=property_crc, which kernels do not write")
+            return
+        if not loading.is_installed():
+            log.info("engine off reason=numba is not installed, or EMBERMQ_ENGINE is off")
+            return
+        began = time.monotonic()
+        try:
+            await asyncio.to_thread(loading.load)
+        except Exception as error:
+            log.warning("engine off reason=%s", error, exc_info=not isinstance(error, EmberError))
+            return
+        fast = self.broker.make_fast(self.server.received, self._frame_limits)
+        self.server.use(fast.take)
+        self.fast = fast
+        log.info("engine on seconds=%.1f", time.monotonic() - began)
 
     def _host_for(self, peer: Peer) -> Host:
         """Our address as this client reaches it."""

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from embermq.log.placed import Placed, PlacedBatch
+from embermq.log.placed import Batch, Placed
 
 # RocketMQ's bounds.
 RPC_BOUNDS_MS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
@@ -58,7 +58,7 @@ class MessageSizes:
 
     def count(self, items: Sequence[Placed]) -> None:
         """These were stored. Sorted and cut at the bounds: sorting numbers is faster than looking at each."""
-        sizes = sorted(items.sizes if isinstance(items, PlacedBatch) else [item.size for item in items])
+        sizes = sorted(items.sizes if isinstance(items, Batch) else [item.size for item in items])
         begin = 0
         for index, bound in enumerate(SIZE_BOUNDS):
             end = bisect_right(sizes, bound, begin)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from embermq.broker.counting import Counter as Counted
 from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
+from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.clock import Clock
 from embermq.format.stats_body import StatsKind
@@ -48,6 +49,8 @@ class Parts(Protocol):
     def offsets(self) -> ConsumerOffsets: ...
     @property
     def membership(self) -> Membership: ...
+    @property
+    def stages(self) -> Mapping[str, Stages]: ...
     @property
     def clock(self) -> Clock: ...
 
@@ -91,6 +94,21 @@ class BrokerMetrics:
         yield from self._storage()
         yield self._rpc()
         yield from self._ours()
+        yield from self._stages()
+
+    def _stages(self) -> Iterator[Family]:
+        """Where the time of sends goes; how many of them kernels took is the share of their path."""
+        stages = [((path, name), stage) for path, each in self._parts.stages.items() for name, stage in each.items()]
+        labels = ("path", "stage")
+        yield _counter(
+            "embermq_send_seconds", "spent on sends", labels, [Row(key, stage.seconds) for key, stage in stages]
+        )
+        yield _counter(
+            "embermq_send_messages", "dealt with", labels, [Row(key, stage.messages) for key, stage in stages]
+        )
+        yield _counter(
+            "embermq_send_calls", "each for a batch", labels, [Row(key, stage.calls) for key, stage in stages]
+        )
 
     def _broker(self) -> Iterator[Family]:
         waits = [Row((name,), count()) for name, count in self._waiting.items()]

@@ -17,11 +17,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from embermq.errors import CorruptRecord
+from embermq.kernels.switching import Switch
 from embermq.log.commit_log import CommitLog
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.log.dispatching import NOT_QUEUED, iter_placed, light_copies
 from embermq.log.key_index import KeyIndex
-from embermq.log.placed import Placed, PlacedBatch
+from embermq.log.placed import Batch, Placed
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import Queues
 
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Placed]], None]
 RECORDS_PER_SLICE = 4096
+RECORDS_FOR_PLAIN_CODE = 64
+KERNELS_PAY_AFTER = 32 * 1024 * 1024  # bytes of the log, which take plain code as long as kernels to be loaded
 MOST_WAITING = 65_536  # items; beyond it the oldest are forgotten and read from the log instead
 _MULTI_DISPATCH = INNER_MULTI_DISPATCH.encode()
 
@@ -63,6 +66,8 @@ class Dispatcher:
         self._light_queues = light_queues
         self._waiting: deque[_Chunk] = deque()
         self._waiting_count = 0
+        self._kernels = Switch(pays_after=KERNELS_PAY_AFTER)
+        self._began = position
 
     def expect(self, begin: int, end: int, items: Sequence[Placed]) -> None:
         """These records were just appended; they need not be decoded again."""
@@ -97,11 +102,11 @@ class Dispatcher:
         if data is None:
             return False
         data = data[: visible - self.position]
-        records = iter_placed(data, self.position, self._delay_levels)
-        items = list(islice(records, RECORDS_PER_SLICE))
+        items = self._read(data)
         if items:
             self._hand_on(items)
-            self.position = items[-1].position + items[-1].size
+            last = items[-1]
+            self.position = last.position + last.size
             return True
         next_file = self._commit_log.next_file_start(self.position)
         if next_file > visible:
@@ -111,20 +116,37 @@ class Dispatcher:
         self.position = next_file
         return True
 
+    def _read(self, data: memoryview) -> Sequence[Placed]:
+        """The next few thousand records, which `data` begins with."""
+        most = RECORDS_PER_SLICE
+        if self._kernels.is_on(self.position - self._began):
+            from embermq.log.record_batch import scan_batch
+
+            batch = scan_batch(data, self.position, most)
+            if batch is not None:
+                return batch
+            most = RECORDS_FOR_PLAIN_CODE  # kernels go on behind what they do not know
+        return list(islice(iter_placed(data, self.position, self._delay_levels), most))
+
     def _hand_on(self, items: Sequence[Placed]) -> None:
-        if not (isinstance(items, PlacedBatch) and self._put_runs(items)):
+        if not (isinstance(items, Batch) and self._put_runs(items)):
             self._put(items)
         if self.index is not None:
             self.index.put(items)
-        self.last_store_time = items[-1].store_time
+        self.last_store_time = items.store_time if isinstance(items, Batch) else items[-1].store_time
         for listener in self.listeners:
             listener(items)
 
-    def _put_runs(self, batch: PlacedBatch) -> bool:
+    def _put_runs(self, batch: Batch) -> bool:
         """Give every queue its entries in one piece; False, with nothing done, if a queue cannot take them so."""
+        if self.queues.table is not None and batch.enter(self.queues.table, lambda item: self._put((item,))):
+            return True
         pieces = []
-        for (topic, number), run in batch.runs().items():
-            queue = self.queues.find(topic.decode(), number)
+        for run in batch.runs():
+            topic = run.topic.decode()
+            if self.wants_topic is not None and not self.wants_topic(topic):
+                continue
+            queue = self.queues.find(topic, run.queue)
             if not isinstance(queue, ConsumeQueue) or not queue.takes_run(run.offset):
                 return False
             pieces.append((queue, run))

@@ -33,7 +33,7 @@ class Limits:
     keys: int
 
 
-class _Target(NamedTuple):
+class Target(NamedTuple):
     """What the writer needs to know of a topic."""
 
     name: bytes
@@ -49,7 +49,7 @@ class Intake:
         self._topic = topic
         self._born_host = born_host
         self._turns: dict[bytes, int] = {}
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, Target] = {}
 
     def drafts(self, messages: Iterable[Message], born_time: int) -> list[DraftFields]:
         """The drafts of `messages`, each with a queue if it names none. Raises a RequestError; then nothing changed."""
@@ -68,31 +68,43 @@ class Intake:
                 raise IllegalMessage(f"flag {flag} of a message for {name!r} is no 32-bit number")
             properties = b""
             if message.properties is not NO_PROPERTIES or message.keys or message.tags:
-                properties = self._properties(message)
+                properties = self.properties(message)
             if name != target_name:
-                topic, _, queues = self._target(name)
+                topic, _, queues = self.target(name)
                 target_name = name
             queue = message.queue
             if queue is None:
                 turn = turns.get(topic, 0)
                 turns[topic] = turn + 1
                 queue = turn % queues
-            elif not 0 <= queue < queues:
-                raise IllegalQueue(name, queue, queues)
+            else:
+                self.check_queue(name, queue, queues)
             add((topic, queue, body, properties, flag, 0, born_time, born_host, 0, 0))
         return drafts
 
-    def _target(self, name: str) -> _Target:
+    def check_queue(self, topic: str, queue: int, queues: int) -> None:
+        """Raise IllegalQueue for one that a topic with so many does not have."""
+        if not 0 <= queue < queues:
+            raise IllegalQueue(topic, queue, queues)
+
+    def take_turns(self, topic: bytes, count: int) -> int:
+        """The first of `count` turns of the topic's queues."""
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + count
+        return turn
+
+    def target(self, name: str) -> Target:
         """The topic to write to, if it may be written to."""
         config = self._topic(name)
         target = self._targets.get(name)
         if target is None or target.config is not config:
             if not config.permission & Permission.WRITE:
                 raise NotPermitted(f"topic {name!r} takes no messages; give it write permission")
-            target = self._targets[name] = _Target(name.encode(), config, config.write_queues)
+            target = self._targets[name] = Target(name.encode(), config, config.write_queues)
         return target
 
-    def _properties(self, message: Message) -> bytes:
+    def properties(self, message: Message) -> bytes:
+        """What a record keeps of a message besides its body. Raises a RequestError."""
         values = dict(message.properties)
         untyped: Iterable[tuple[object, object]] = values.items()
         for name, value in untyped:

@@ -13,12 +13,14 @@ from embermq.files.file_chain import FileChain
 from embermq.files.lock import DirectoryLock
 from embermq.files.preparer import WINDOW, Preparer
 from embermq.files.space import DiskSpace
+from embermq.files.staging import ChunkPool
 from embermq.files.write_buffer import WriteBufferPool
 from embermq.format.host import encode_host
 from embermq.log.commit_log import CommitLog
 from embermq.log.flusher import Flusher, FlushTimes
 from embermq.log.key_index import KeyIndex
 from embermq.log.queue_offsets import QueueOffsets
+from embermq.log.queue_table import QueueTable
 from embermq.log.recovery import Report
 from embermq.model.delay import parse_delay_levels
 from embermq.store.checkpoint_file import CheckpointFile
@@ -33,8 +35,8 @@ from embermq.store.topics import Topics
 
 log = logging.getLogger(__name__)
 
-LOG_RESERVE_STEP = WINDOW  # a new store must not take gigabytes at once
-SYNC_WINDOW = 1 << 20  # warm pages are dirty, and every sync pays for them
+LOG_RESERVE_STEP = 8 << 20  # what a map can use; a new store must not take gigabytes at once
+SYNC_WINDOW = 16 << 20  # zeros that are on the disk ahead of the log's end
 TOPICS_FILE = "topics.json"
 
 
@@ -112,8 +114,11 @@ def _open_locked(
     )
     chain, preparer = _make_chain(layout, settings, clock, undo)
     chain.load()
+    table = QueueTable()
     queues = undo.enter_context(
-        closing(Queues(path, layout.queue_sizes, kind_of=topics.kind_of, extended=settings.extended_queues))
+        closing(
+            Queues(path, layout.queue_sizes, kind_of=topics.kind_of, extended=settings.extended_queues, table=table)
+        )
     )
     queues.load()
     index = _load_index(layout, settings, clock)
@@ -140,7 +145,7 @@ def _open_locked(
         has_topic=topics.is_known if topics.names() else lambda _: True,
         report=report,
     )
-    offsets = QueueOffsets(light_queues=settings.light_queues)
+    offsets = QueueOffsets(table, light_queues=settings.light_queues)
     for topic, queue, each in queues.items():
         offsets.set_next(topic, queue, each.max_offset)
     mark = RunningMark(layout.abort_file)
@@ -163,8 +168,8 @@ def _make_chain(
     layout: Layout, settings: StoreSettings, clock: Clock, undo: ExitStack
 ) -> tuple[FileChain, Preparer | None]:
     preparer = pool = None
+    is_sync = settings.durability is Durability.SYNC
     if settings.prepare_files:
-        is_sync = settings.durability is Durability.SYNC
         preparer = Preparer(window=SYNC_WINDOW if is_sync else WINDOW, lock_pages=settings.lock_pages)
         undo.callback(preparer.stop)
     if settings.durability is Durability.POOLED:
@@ -174,6 +179,7 @@ def _make_chain(
         layout.log_file_size,
         preparer=preparer,
         pool=pool,
+        chunks=ChunkPool() if is_sync else None,
         reserve_step=LOG_RESERVE_STEP,
         read_only_paths=layout.read_only_log_paths,
         is_full=lambda folder: DiskSpace.usage(folder).free < settings.reserve_bytes + layout.log_file_size,

@@ -15,6 +15,7 @@ from embermq.log.batch_queue import BatchQueue
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.log.extended_queue import ExtendedQueue
 from embermq.log.queue_kind import QueueKind
+from embermq.log.queue_table import QueueTable
 from embermq.model.topic import is_light_queue
 
 SIMPLE_FOLDER = "consumequeue"
@@ -47,12 +48,14 @@ class Queues:
         kind_of: Callable[[str], QueueKind | None],
         extended: bool = False,
         read_only: bool = False,
+        table: QueueTable | None = None,
     ) -> None:
         self._root = root
         self._sizes = sizes
         self._kind_of = kind_of
         self._extended = extended
         self._read_only = read_only
+        self.table = table
         self._queues: dict[tuple[str, int], AnyQueue] = {}
         self._making = threading.Lock()
 
@@ -153,6 +156,7 @@ class Queues:
                 file_size=self._sizes.simple,
                 extended=self._open_extended(topic, place),
                 read_only=self._read_only,
+                row=None if self.table is None else self.table.view(topic.encode(), queue),
             )
         opened.load()
         return opened

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from embermq.clock import Clock, SystemClock
 from embermq.errors import CorruptRecord, OutOfRange, SettingsError, StoreClosed, SyncFailed, TopicNotFound
@@ -27,20 +27,27 @@ from embermq.format.queue_entry import QueueEntry
 from embermq.format.record import Draft, DraftFields, Record
 from embermq.format.tables import TopicTable
 from embermq.log.key_index import keys_of
+from embermq.log.queue_table import QueueTable
 from embermq.log.recovery import Report
 from embermq.model.message import Message, Receipt, StoredMessage, milliseconds_of
+from embermq.model.message_batch import MessageBatch
 from embermq.model.subscription import TagFilter
 from embermq.model.topic import TopicConfig
+from embermq.store.batch_puts import BatchPuts
 from embermq.store.cleaner import Cleaner, first_store_time
 from embermq.store.dispatcher import Listener
+from embermq.store.gathering import FoundBytes, Gather, read_bytes
 from embermq.store.housekeeper import Housekeeper
 from embermq.store.intake import Intake, Limits, with_last_separator
 from embermq.store.parts import close_parts, open_parts
-from embermq.store.reading import Batch, Found, read_queue, to_batch, to_message
+from embermq.store.reading import Accept, Batch, Found, read_queue, to_batch, to_message
 from embermq.store.settings import CHANGEABLE, Durability, StoreSettings
 from embermq.store.state import StoreState
 from embermq.store.upkeep import Upkeep
 from embermq.store.writer import Submitted, Writer
+
+if TYPE_CHECKING:
+    from embermq.log.table_append import DraftTable, TableAppended
 
 DEFAULT_READ_BYTES = 4 * 1024 * 1024
 END_OF_TIME_MS = 2**63 - 1
@@ -68,6 +75,7 @@ class Store:
         self.path = path
         self.settings = settings
         self._clock = clock
+        self._gather: Gather | None = None  # a compiled one, see gather_by_kernels
         self._stopping = threading.Event()
         self._parts = parts = open_parts(path, settings, clock, report)
         self._writer = Writer(
@@ -88,6 +96,7 @@ class Store:
             topic=parts.topics.for_put,
             born_host=parts.commit_log.store_host,
         )
+        self._batch_puts = BatchPuts(parts, self._intake, self._writer, clock=clock)
         cleaner = Cleaner(
             parts.commit_log,
             parts.queues,
@@ -119,7 +128,13 @@ class Store:
         return self.put_many((message if queue is None else replace(message, queue=queue),))[0]
 
     def put_many(self, messages: Iterable[Message]) -> Sequence[Receipt]:
-        """Store messages in one batch, with one flush: all of them or, when an error is raised, none."""
+        """Store messages in one batch, with one flush: all of them or, when an error is raised, none.
+
+        A MessageBatch is put by kernels, many times as fast, where they are loaded: see `embermq.load_kernels`.
+        """
+        if isinstance(messages, MessageBatch) and self._batch_puts.can_put(messages, self.settings):
+            self._check_open()
+            return self._batch_puts.put(messages)
         batch = list(messages)
         if not batch:
             return []
@@ -140,6 +155,22 @@ class Store:
         """
         self._check_open()
         return self._writer.submit(drafts, together=together)
+
+    def submit_table(self, table: DraftTable) -> TableAppended:
+        """The same for messages that lie in memory, by kernels. For event loops."""
+        self._check_open()
+        return self._writer.submit_table(table)
+
+    def store_host(self) -> bytes:
+        """Our address, as records have it."""
+        return self._parts.commit_log.store_host
+
+    def log_file_size(self) -> int:
+        return self._parts.commit_log.chain.file_size
+
+    def queue_table(self) -> QueueTable:
+        """The numbers of queues that kernels use, too."""
+        return self._parts.offsets.table
 
     @property
     def is_behind(self) -> bool:
@@ -196,6 +227,22 @@ class Store:
         self._check_open()
         found = self._parts.queues.find(topic, queue)
         return read_queue(found, self._parts.commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept)
+
+    def read_bytes(
+        self, topic: str, *, queue: int, offset: int, limit: int, max_bytes: int, accept: Accept | None = None
+    ) -> FoundBytes:
+        """The same in as few pieces as it lies in; those that can be written to are good until the next read."""
+        self._check_open()
+        found, commit_log = self._parts.queues.find(topic, queue), self._parts.commit_log
+        return read_bytes(
+            found, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept, gather=self._gather
+        )
+
+    def gather_by_kernels(self) -> None:
+        """Have kernels do what `read_bytes` does from now on, which is for one thread then; they must be loaded."""
+        from embermq.store.gather_compiled import CompiledGather
+
+        self._gather = CompiledGather()
 
     def query(
         self, topic: str, key: str, *, since: datetime | None = None, until: datetime | None = None, limit: int = 32

@@ -61,9 +61,9 @@ def verify_store(reader: StoreReader, report: Report = lambda done, total: None)
     dispatched = progress.position if progress else queues.last_position
     judgement = Judgement(EVERYTHING if is_clean and not in_use else dispatched, in_use)
     index = IndexCheck(root / INDEX_FOLDER, log, views, damage, judgement, progress)
-    for items in log.iter_batches():
-        queues.check(items)
-        index.check(items)
+    for batch in log.iter_batches():
+        queues.check(batch)
+        index.check(batch)
     if not in_use:
         log.report_tail()
     queues.finish(judgement)

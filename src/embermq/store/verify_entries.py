@@ -50,7 +50,7 @@ class Entries(Generic[E]):
         self._starts = [segment.start for segment in segments]
         self._file_size = file_size
         self._views = views
-        self._first: Placed | None = None  # the first record that an entry was found for
+        self._first: tuple[int, int] | None = None  # position and offset of the first record with an entry
 
     @property
     def begin(self) -> int:
@@ -75,6 +75,10 @@ class Entries(Generic[E]):
         """Confirm the entries of these records; returns those that do not fit."""
         raise NotImplementedError
 
+    def match_run(self, offset: int, entries: bytes) -> bool:
+        """Confirm the entries from `offset` on if they are, to the byte, these of a simple queue; else none."""
+        return False
+
     def is_below(self, item: Placed) -> bool:
         """Whether the queue begins behind the offset of `item`: its entry expired."""
         raise NotImplementedError
@@ -90,8 +94,10 @@ class Entries(Generic[E]):
 
     def is_of_former_life(self, item: Placed) -> bool:
         """Whether a record is older than the queue: of a topic that was deleted and made again."""
-        first = self._first
-        return first is not None and item.position < first.position and item.offset >= first.offset
+        if self._first is None:
+            return False
+        position, offset = self._first
+        return item.position < position and item.offset >= offset
 
     def read(self, index: int) -> E | None:
         """The entry with this number, whatever it holds; None if it has no place in a file."""
@@ -128,10 +134,11 @@ class Entries(Generic[E]):
         at = place - segment.start
         return (segment, at) if at < self._file_size else None
 
-    def _confirm(self, begin: int, end: int, item: Placed) -> None:
+    def _confirm(self, begin: int, end: int, *, position: int, offset: int) -> None:
+        """The entries [begin, end) fit; position and offset are those of the first one's record."""
         self.confirmed.add(begin, end)
         if self._first is None:
-            self._first = item
+            self._first = position, offset
 
 
 class SimpleEntries(Entries[QueueEntry]):
@@ -173,7 +180,7 @@ class SimpleEntries(Entries[QueueEntry]):
             index = item.offset if 0 <= item.offset < _END_OF_OFFSETS else NO_INDEX
             entry = self.read(index)
             if entry is not None and entry[:2] == (item.position, item.size) and self._fits(entry.tags_code, item):
-                self._confirm(index, index + 1, item)
+                self._confirm(index, index + 1, position=item.position, offset=item.offset)
             else:
                 unmatched.append((index, item.position))
         return unmatched
@@ -202,20 +209,23 @@ class SimpleEntries(Entries[QueueEntry]):
 
     def _match_all(self, items: Sequence[Placed]) -> bool:
         """Confirm all at once, if their entries lie side by side and fit to the byte."""
-        first, last = items[0], items[-1]
-        if last.offset - first.offset != len(items) - 1 or not 0 <= first.offset < _END_OF_OFFSETS:
+        first, last = items[0].offset, items[-1].offset
+        if last - first != len(items) - 1 or [item.offset for item in items] != list(range(first, last + 1)):
             return False
-        found = self._locate(first.offset)
-        if found is None or self._locate(last.offset) is None:
+        pack = ENTRY.pack
+        return self.match_run(first, b"".join([pack(item.position, item.size, item.tags_code) for item in items]))
+
+    def match_run(self, offset: int, entries: bytes) -> bool:
+        end = offset + len(entries) // ENTRY.size
+        if not 0 <= offset < _END_OF_OFFSETS:
+            return False
+        found = self._locate(offset)
+        if found is None or self._locate(end - 1) is None:
             return False
         segment, at = found
-        pack = ENTRY.pack
-        wanted = b"".join([pack(item.position, item.size, item.tags_code) for item in items])
-        if [item.offset for item in items] != list(range(first.offset, last.offset + 1)):
+        if bytes(self._views.of(segment.path)[at : at + len(entries)]) != entries:
             return False
-        if bytes(self._views.of(segment.path)[at : at + len(wanted)]) != wanted:
-            return False
-        self._confirm(first.offset, last.offset + 1, first)
+        self._confirm(offset, end, position=ENTRY.unpack_from(entries)[0], offset=offset)
         return True
 
     def _fits(self, code: int, item: Placed) -> bool:
@@ -266,7 +276,7 @@ class BatchEntries(Entries[BatchEntry]):
             if index == NO_INDEX or not self._fits(index, item):
                 unmatched.append((index, item.position))
             else:
-                self._confirm(index, index + 1, item)
+                self._confirm(index, index + 1, position=item.position, offset=item.offset)
         return unmatched
 
     def is_below(self, item: Placed) -> bool:

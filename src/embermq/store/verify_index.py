@@ -14,7 +14,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from embermq.errors import CorruptRecord
 from embermq.format.checkpoint import Progress
@@ -25,7 +25,10 @@ from embermq.log.placed import Placed
 from embermq.store.verify_damage import DamageKind, DamageList
 from embermq.store.verify_files import Views, find_files
 from embermq.store.verify_index_file import IndexEntries, IndexFacts
-from embermq.store.verify_log import Judgement, LogWalk
+from embermq.store.verify_log import Judgement, LogWalk, RecordBatch
+
+if TYPE_CHECKING:
+    from embermq.kernels.found_records import FoundKeys
 
 _NAME_SIZE: Final = 17
 _USUAL_RATIO: Final = 4  # entries for each slot
@@ -59,22 +62,44 @@ class IndexCheck:
         # Records before the first that the index knows expired in it, or came before it was switched on.
         self._begin = self._file.begin if self._file else None
 
-    def check(self, items: list[Placed]) -> None:
+    def check(self, batch: RecordBatch) -> None:
         """Look the keys of records up in the index. They come in the order of the log."""
         if self._begin is None:
             return
-        before = -1
-        for row in rows_of(items, after=self._begin - 1):
-            key_hash, (position, store_time) = row
-            if position != before:
-                before = position
-                self._ordinal += 1
-            file = self._file
-            if file is not None and file.entry[0] == key_hash and file.entry[1] == position:
-                file.check_time(store_time)
-                self._step(key_hash)
+        for piece in batch.pieces:
+            if isinstance(piece, list):
+                self._check_items(piece, after=self._begin - 1)
             else:
-                self._check_unlike(row)
+                self._check_found(piece.keys_from(self._begin))
+
+    def _check_items(self, items: list[Placed], *, after: int) -> None:
+        before = -1
+        for row in rows_of(items, after=after):
+            if row[1][0] != before:
+                before = row[1][0]
+                self._ordinal += 1
+            self._check_row(row)
+
+    def _check_found(self, keys: FoundKeys) -> None:
+        number = 0
+        while number < len(keys):
+            passed = self._file.pass_keys(keys, number) if self._file is not None else 0
+            following = number + max(passed, 1)
+            self._ordinal += keys.count_records(number, following)
+            if passed:
+                self._leave_if_over()
+            else:
+                self._check_row(keys[number])
+            number = following
+
+    def _check_row(self, row: Row) -> None:
+        key_hash, (position, store_time) = row
+        file = self._file
+        if file is not None and file.entry[0] == key_hash and file.entry[1] == position:
+            file.check_time(store_time)
+            self._step(key_hash)
+        else:
+            self._check_unlike(row)
 
     def finish(self) -> None:
         """All records were looked up: go through the entries that are left, and report keys that are missing."""
@@ -136,6 +161,11 @@ class IndexCheck:
         """Go to the next entry; the one at hand belongs to `key_hash`."""
         assert self._file is not None
         self._file.step(key_hash)
+        self._leave_if_over()
+
+    def _leave_if_over(self) -> None:
+        """Go to the next file if all entries of this one were looked at."""
+        assert self._file is not None
         if self._file.is_over:
             self._file.check_slots()
             self._file = next(self._files, None)

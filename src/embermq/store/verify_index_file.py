@@ -6,16 +6,20 @@ import sys
 from array import array
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from embermq.format.index_entry import ENTRY, FIRST_ENTRY, SLOT, decode_index_header, entry_at, slot_at
 from embermq.log.index_file import MAX_SECONDS
 from embermq.store.verify_damage import DamageKind, DamageList
 
+if TYPE_CHECKING:
+    from embermq.kernels.found_records import FoundKeys
+
 Entry = tuple[int, int, int, int]  # key hash, position, seconds, previous
 
 _NOTHING: Final[Entry] = (0, 0, 0, 0)
 _CLOCK_SLACK_MS: Final = 1_000  # entries count seconds
+_EVERYTHING: Final = (1 << 63) - 1  # behind every record
 
 
 class IndexFacts(NamedTuple):
@@ -66,7 +70,25 @@ class IndexEntries:
         if self.entry[3] != self._newest[slot]:
             self.report(f"its previous entry is {self.entry[3]}, the one before it in its slot {self._newest[slot]}")
         self._newest[slot] = self._number
-        self._number += 1
+        self._go_on(1)
+
+    def pass_keys(self, keys: FoundKeys, begin: int) -> int:
+        """Go over the entries that the keys from `begin` on call for, as far as they are so; returns how many are."""
+        passed = keys.match(
+            begin,
+            self._facts.view,
+            number=self._number,
+            end=self._end,
+            begin_time=self._begin_time,
+            until=_EVERYTHING if self._facts.is_settled else min(self._facts.until, _EVERYTHING),
+            newest=self._newest,
+        )
+        if passed:
+            self._go_on(passed)
+        return passed
+
+    def _go_on(self, count: int) -> None:
+        self._number += count
         self.is_over = self._number == self._end
         if not self.is_over:
             self.entry = self._read(self._number)

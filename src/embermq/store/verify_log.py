@@ -7,17 +7,20 @@
 Behind damage, the next record is the next place with a magic number, whose record says that it
 lies there. Whether bytes at the end of a file are damage or the log's end is known when a
 later file has a record, or none has.
+
+Where kernels are loaded, they find what is sound, in pieces, and plain code steps over what they stop at.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from embermq.errors import CorruptRecord
 from embermq.format.property_crc import verify_property_crc
 from embermq.format.record import BLANK_SIZE, MAGIC_BLANK, Scanned, scan_record
+from embermq.kernels.switching import Switch
 from embermq.log.dispatching import placed_of
 from embermq.log.placed import Placed
 from embermq.log.recovery import Report, is_closed
@@ -27,6 +30,9 @@ from embermq.model.topic import is_directory_name
 from embermq.store.verify_damage import DamageKind, DamageList, Ranges
 from embermq.store.verify_files import Segment, Views, find_nonzero, find_used, iter_bytes
 
+if TYPE_CHECKING:
+    from embermq.kernels.found_records import FileRecords, FoundRecords
+
 EVERYTHING: Final = 1 << 63  # behind every position
 BATCH: Final = 4_096  # records handed on together
 
@@ -35,6 +41,9 @@ _BLANK_MAGIC: Final = MAGIC_BLANK.to_bytes(4, "big")
 _UNWRITTEN: Final = bytes(BLANK_SIZE)
 _MAGIC_AT: Final = 4
 _CRC_NAME: Final = PROPERTY_CRC.encode()
+_KERNELS_PAY_AFTER: Final = 32 * 1024 * 1024  # bytes, which plain code checks in about the time that a load takes
+
+Piece: TypeAlias = "list[Placed] | FoundRecords"
 
 
 class Judgement(NamedTuple):
@@ -55,6 +64,29 @@ class _Gap(NamedTuple):
     segment: Segment
     at: int
     reason: str
+
+
+class RecordBatch:
+    """Records to be looked up together, as plain code and kernels found them: `BATCH` of them, but for the last."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.count = 0
+        self.last_position = 0
+
+    def add(self, item: Placed) -> None:
+        if not (self.pieces and isinstance(self.pieces[-1], list)):
+            self.pieces.append([])
+        piece = self.pieces[-1]
+        assert isinstance(piece, list)
+        piece.append(item)
+        self.count += 1
+        self.last_position = item.position
+
+    def add_found(self, records: FoundRecords) -> None:
+        self.pieces.append(records)
+        self.count += len(records)
+        self.last_position = records.last_position
 
 
 class LogWalk:
@@ -81,18 +113,26 @@ class LogWalk:
         self._report = report
         self._topics: set[str] = set()  # that are known to be names
         self._gaps: list[_Gap] = []  # nobody knows yet whether records follow
+        self._switch = Switch(pays_after=_KERNELS_PAY_AFTER)
 
-    def iter_batches(self) -> Iterator[list[Placed]]:
+    def iter_batches(self) -> Iterator[RecordBatch]:
         """All records in order, whole or with a wrong checksum, some thousands at a time."""
-        batch: list[Placed] = []
+        batch = RecordBatch()
         done, total = 0, sum(segment.size for segment in self._segments)
         for segment in self._segments:
-            for item in self._iter_file(segment):
-                batch.append(item)
-                if len(batch) == BATCH:
-                    self._report(done + item.position - segment.start, total)
+            data, found = self._data(segment), None
+            if not data:
+                self.damaged.add(segment.start, segment.start + self._file_size)  # deleted, or it cannot be read
+            at: int | None = 0 if data else None
+            while at is not None:
+                if found is None and self._switch.is_on(done + at):
+                    found = _find_records(data, segment.start)
+                taken = self._take_found(found, at, batch) if found is not None else 0
+                at = at + taken if taken else self._take_one(segment, data, at, batch)
+                if batch.count == BATCH:
+                    self._report(done + batch.last_position - segment.start, total)
                     yield batch
-                    batch = []
+                    batch = RecordBatch()
             done += segment.size
         yield batch
         self._report(total, total)
@@ -127,37 +167,41 @@ class LogWalk:
     def _data(self, segment: Segment) -> memoryview:
         return self._views.of(segment.path)[: self._file_size]
 
-    def _iter_file(self, segment: Segment) -> Iterator[Placed]:
-        data, start, at = self._data(segment), segment.start, 0
-        if not data:
-            self.damaged.add(start, start + self._file_size)  # its owner deleted it, or it cannot be read
-            return
-        while True:
-            position = start + at
-            try:
-                found = scan_record(data, at, position, check_body=True)
-                reason = self._find_fault(found, data, at) if found else _no_record(data, at)
-            except CorruptRecord as error:
-                found, reason = _scan_without_body(data, at, position), error.reason
-            if found is not None:
-                if self._gaps:
-                    self._settle_gaps()
-                at += found.size
-                self.end = start + at
-                if reason:
-                    self._damage.add(segment.path, position, DamageKind.RECORD, f"{found.size} bytes: {reason}")
-                else:
-                    self.records += 1
-                item = _place(found)
-                if item is not None:
-                    yield item
-                else:
-                    self.damaged.add(position, self.end)
-            else:
-                following = self._pass_gap(_Gap(segment, at, reason), data)
-                if following is None:
-                    return
-                at = following
+    def _take_found(self, found: FileRecords, at: int, batch: RecordBatch) -> int:
+        """Add the records from byte `at` on that kernels find sound; returns how many bytes they have."""
+        records = found.take(at, BATCH - batch.count)
+        if records is None:
+            return 0
+        if self._gaps:
+            self._settle_gaps()
+        self.records += len(records)
+        self.end = records.end
+        batch.add_found(records)
+        return records.size
+
+    def _take_one(self, segment: Segment, data: memoryview, at: int, batch: RecordBatch) -> int | None:
+        """Add the record at byte `at`, or pass what is none; where to go on, None at the end of the file's records."""
+        position = segment.start + at
+        try:
+            found = scan_record(data, at, position, check_body=True)
+            reason = self._find_fault(found, data, at) if found else _no_record(data, at)
+        except CorruptRecord as error:
+            found, reason = _scan_without_body(data, at, position), error.reason
+        if found is None:
+            return self._pass_gap(_Gap(segment, at, reason), data)
+        if self._gaps:
+            self._settle_gaps()
+        self.end = position + found.size
+        if reason:
+            self._damage.add(segment.path, position, DamageKind.RECORD, f"{found.size} bytes: {reason}")
+        else:
+            self.records += 1
+        item = _place(found)
+        if item is not None:
+            batch.add(item)
+        else:
+            self.damaged.add(position, self.end)
+        return at + found.size
 
     def _find_fault(self, found: Scanned, data: memoryview, at: int) -> str:
         """What is wrong with a record whose body is right."""
@@ -214,6 +258,12 @@ class LogWalk:
         begin, end = segment.start + at, segment.start + end
         self._damage.add(segment.path, begin, kind, f"{end - begin} bytes up to {end}: {reason}")
         self.damaged.add(begin, end)
+
+
+def _find_records(data: memoryview, start: int) -> FileRecords:
+    from embermq.kernels.found_records import FileRecords  # not there without numba
+
+    return FileRecords(data, start)
 
 
 def _scan_without_body(data: memoryview, at: int, position: int) -> Scanned | None:

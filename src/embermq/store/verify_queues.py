@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from embermq.format.checkpoint import Progress
 from embermq.format.queue_entry import QueueEntry
@@ -24,7 +24,10 @@ from embermq.store.queues import BATCH_FOLDER, EXTENDED_FOLDER, SIMPLE_FOLDER
 from embermq.store.verify_damage import DamageKind, DamageList
 from embermq.store.verify_entries import BatchEntries, SimpleEntries
 from embermq.store.verify_files import Segment, Views, check_segments, find_segments, usual_size
-from embermq.store.verify_log import Judgement, LogWalk
+from embermq.store.verify_log import Judgement, LogWalk, RecordBatch
+
+if TYPE_CHECKING:
+    from embermq.kernels.found_records import FoundRecords
 
 ROCKSDB_SIGN = f"{SIMPLE_FOLDER}/CURRENT"  # is in every RocksDB
 
@@ -73,8 +76,18 @@ class QueuesCheck:
         self._open_batch(root)
         self.last_position = self._find_last_position()  # of the newest record that a queue leads to
 
-    def check(self, items: list[Placed]) -> None:
+    def check(self, batch: RecordBatch) -> None:
         """Look the records up in their queues. They come in the order of the log."""
+        for piece in batch.pieces:
+            if isinstance(piece, list):
+                self._check_items(piece)
+            else:
+                self._check_found(piece)
+        for item in (item for piece in batch.pieces if isinstance(piece, list) for item in piece):
+            if _MULTI_DISPATCH in item.properties and not item.sys_flag & NOT_QUEUED:
+                self._check_copies(item)
+
+    def _check_items(self, items: list[Placed]) -> None:
         groups: dict[tuple[str, int], list[Placed]] = {}
         for item in items:
             if not item.sys_flag & NOT_QUEUED:
@@ -82,9 +95,12 @@ class QueuesCheck:
         for key, group in groups.items():
             checked = self._queues.get(key) or self._add_missing(*key)
             self._match(checked, group)
-        for item in items:
-            if _MULTI_DISPATCH in item.properties and not item.sys_flag & NOT_QUEUED:
-                self._check_copies(item)
+
+    def _check_found(self, records: FoundRecords) -> None:
+        for run in records.iter_runs():
+            checked = self._queues.get((run.topic, run.queue)) or self._add_missing(run.topic, run.queue)
+            if not checked.entries.match_run(run.offset, run.entries):
+                self._match(checked, [Placed(*record) for record in records.records_of(run)])
 
     def finish(self, judgement: Judgement) -> None:
         """All records were looked up: report what is missing, and what is too much."""

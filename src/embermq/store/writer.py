@@ -18,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from embermq.clock import Clock
 from embermq.errors import FileSealed, StoreBusy, StoreClosed, StoreUnwritable, SyncFailed
@@ -33,6 +33,14 @@ from embermq.store.dispatcher import Dispatcher
 from embermq.store.settings import Durability
 from embermq.store.state import WriteGate, refusal_of
 from embermq.store.statistics import Statistics
+
+if TYPE_CHECKING:
+    from embermq.log.queue_table import QueueTable
+    from embermq.log.record_batch import RecordBatch
+    from embermq.log.table_append import DraftTable, TableAppended
+
+    AppendTable = Callable[[CommitLog, QueueTable, DraftTable], TableAppended]
+    MakeBatch = Callable[..., RecordBatch | None]
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +95,7 @@ class Writer:
         self._clock = clock
         self._is_closed = False
         self._host_hex = commit_log.store_host.hex().upper()
+        self._table_code: tuple[AppendTable, MakeBatch] | None = None
 
     def put(self, make: Callable[[], Sequence[DraftFields]], *, together: bool = False) -> Receipts:
         """Store what `make` returns; it is called with the lock held, once puts are allowed."""
@@ -117,6 +126,55 @@ class Writer:
         size = appended.end - appended.begin
         self.statistics.count_put(len(appended.positions), size, self._clock.monotonic() - began)
         return Submitted(written.offsets, appended.positions, appended.sizes, appended.end, appended.store_time)
+
+    def put_table(self, topic: str, make: Callable[[], DraftTable]) -> Receipts:
+        """The same as `put` for messages of one topic that lie in memory."""
+        from embermq.log.table_append import TablePlaces
+
+        began = self._clock.monotonic()
+        try:
+            self._admit()
+            with self.lock:
+                if self._is_closed:
+                    raise StoreClosed(self._path)
+                table = make()
+                self._reserve_table(table)
+                appended = self._append_table(table)
+                if appended.error is not None:
+                    raise appended.error
+                if self._durability is Durability.ASYNC:
+                    self.dispatch()
+            end = appended.pieces[-1].end
+            if self._durability is Durability.SYNC:
+                self._wait_for_disk(end)
+        except Exception:
+            self.statistics.refused += 1
+            raise
+        size = end - appended.pieces[0].begin
+        self.statistics.count_put(len(table), size, self._clock.monotonic() - began)
+        return Receipts(TablePlaces(topic, appended.records), appended.store_time, self._host_hex)
+
+    def submit_table(self, table: DraftTable) -> TableAppended:
+        """The same for messages that lie in memory. What is not stored, and why, is told, not raised."""
+        began = self._clock.monotonic()
+        try:
+            self.check()
+            with self.lock:
+                if self._is_closed:
+                    raise StoreClosed(self._path)
+                appended = self._append_table(table)
+                if self._durability is Durability.ASYNC:
+                    self.dispatch()
+        except Exception:
+            self.statistics.refused += len(table)
+            raise
+        self.statistics.refused += len(table) - len(appended.records)
+        if appended.pieces:
+            begin, end = appended.pieces[0].begin, appended.pieces[-1].end
+            if self._durability is Durability.SYNC:
+                self._flusher.ask(end)
+            self.statistics.count_put(len(appended.records), end - begin, self._clock.monotonic() - began)
+        return appended
 
     @property
     def is_behind(self) -> bool:
@@ -173,17 +231,45 @@ class Writer:
         assignment = self._offsets.assign(drafts)
         try:
             appended = self._commit_log.append(assignment.drafts, assignment.offsets, together=together)
-        except OSError as error:
-            raise self._refuse(error) from error
-        except SyncFailed as error:  # of a write buffer that had to be committed first
-            self._flusher.fail(error)
-            raise
-        except FileSealed as error:
-            raise self._flusher.failure or SyncFailed(self._path, OSError(errno.EIO, str(error))) from error
+        except Exception as error:
+            refusal = self._refusal_of(error)
+            if refusal is error:
+                raise
+            raise refusal from error
         self._offsets.confirm(assignment)
         items = self._place(assignment, appended)
         self._dispatcher.expect(appended.begin, appended.end, items)
         return _Written(appended, items, assignment.offsets)
+
+    def _reserve_table(self, table: DraftTable) -> None:
+        from embermq.log.table_append import reserve_table
+
+        try:
+            reserve_table(self._commit_log, table)
+        except Exception as error:
+            refusal = self._refusal_of(error)
+            if refusal is error:
+                raise
+            raise refusal from error
+
+    def _find_table_code(self) -> tuple[AppendTable, MakeBatch]:
+        """What is only there where kernels are; kept, because an import costs as much as a few messages."""
+        from embermq.log.record_batch import make_batch
+        from embermq.log.table_append import append_table
+
+        self._table_code = append_table, make_batch
+        return self._table_code
+
+    def _append_table(self, table: DraftTable) -> TableAppended:
+        append_table, make_batch = self._table_code or self._find_table_code()
+        appended = append_table(self._commit_log, self._offsets.table, table)
+        for piece in appended.pieces:
+            batch = make_batch(piece.address, piece.data, piece.records, piece.places)
+            if batch is not None and len(batch) == len(piece.records):  # else it is read from the log again
+                self._dispatcher.expect(piece.begin, piece.end, batch)
+        if appended.error is not None:
+            return appended._replace(error=self._refusal_of(appended.error))
+        return appended
 
     def _place(self, assignment: Assignment, appended: Appended) -> Sequence[Placed]:
         """What the dispatcher need not decode again."""
@@ -203,6 +289,14 @@ class Writer:
         self._flusher.wait(end, self._sync_timeout_ms)
         if self._dispatcher.position < end:
             self.dispatch()
+
+    def _refusal_of(self, error: Exception) -> Exception:
+        """What a failed append is answered with; some of what can fail closes the store for writing."""
+        if isinstance(error, SyncFailed):  # of a write buffer that had to be committed first
+            self._flusher.fail(error)
+        elif isinstance(error, FileSealed):
+            return self._flusher.failure or SyncFailed(self._path, OSError(errno.EIO, str(error)))
+        return self._refuse(error) if isinstance(error, OSError) else error
 
     def _refuse(self, error: OSError) -> StoreUnwritable:
         """Refuse puts from now on, because the disk did not give what was asked for."""

@@ -31,7 +31,7 @@ class Caller:
     def send(self, command: Command) -> None:
         self.sent.append(command)
 
-    def write(self, frames: bytes) -> None:
+    def write(self, *parts: bytes | memoryview) -> None:
         raise AssertionError("nobody writes frames here")
 
     async def call(self, request: Command, *, timeout_s: float) -> Command:

@@ -48,7 +48,8 @@ class RecordingPeer:
         if not self.is_closed:
             self.sent.append(command)
 
-    def write(self, frames: bytes) -> None:
+    def write(self, *parts: bytes | memoryview) -> None:
+        frames = b"".join(parts)
         found, taken = split_frames(frames)
         assert taken == len(frames), "whole frames only"
         for frame in found:

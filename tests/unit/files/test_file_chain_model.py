@@ -13,25 +13,29 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from embermq.files.file_chain import FileChain
 from embermq.files.paths import file_name
 from embermq.files.preparer import Preparer
+from embermq.files.staging import ChunkPool
 from embermq.files.write_buffer import WriteBufferPool
 
 SIZE = 64
 
 
 class ChainAgainstBytes(RuleBasedStateMachine):
-    @initialize(prepared=st.booleans(), pooled=st.booleans(), folders=st.integers(1, 2))
-    def begin(self, prepared: bool, pooled: bool, folders: int) -> None:
+    @initialize(prepared=st.booleans(), way=st.sampled_from(["mapped", "pooled", "staged"]), folders=st.integers(1, 2))
+    def begin(self, prepared: bool, way: str, folders: int) -> None:
         self.root = Path(tempfile.mkdtemp())
         self.paths = [self.root / str(number) for number in range(folders)]
-        self.preparer = Preparer(window=0) if prepared else None
-        self.pool = WriteBufferPool(2, SIZE) if pooled else None
+        self.preparer = Preparer(window=16) if prepared else None
+        self.pool = WriteBufferPool(2, SIZE) if way == "pooled" else None
+        self.chunks = ChunkPool() if way == "staged" else None
         self.bytes = bytearray()  # everything that was ever appended and not cut
         self.first = 0  # position of the first file
         self.flushed = 0
         self.chain = self.open()
 
     def open(self) -> FileChain:
-        chain = FileChain(self.paths, SIZE, preparer=self.preparer, pool=self.pool, reserve_step=16, ahead=1)
+        chain = FileChain(
+            self.paths, SIZE, preparer=self.preparer, pool=self.pool, chunks=self.chunks, reserve_step=16, ahead=1
+        )
         chain.load()
         return chain
 
@@ -50,19 +54,22 @@ class ChainAgainstBytes(RuleBasedStateMachine):
             assert file.append(part) == len(self.bytes)
             self.bytes += part
             data = data[len(part) :]
+            self.chain.warm_ahead()
 
     @rule()
     def commit(self) -> None:
-        assert self.chain.commit() == len(self.bytes)
+        assert self.chain.commit() == (self.flushed if self.chunks else len(self.bytes))
 
     @rule()
     def flush(self) -> None:
-        self.flushed = self.chain.readable_end
+        self.flushed = len(self.bytes) if self.chunks else self.chain.readable_end
         assert self.chain.flush() == self.flushed
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         position = self.first + int(share * (len(self.bytes) - self.first))
+        if self.chunks:
+            self.flush()  # what waits in the file that is cut gets to the disk then, and it alone
         self.chain.truncate(position)
         del self.bytes[position:]
         self.flushed = min(self.flushed, position)
@@ -84,6 +91,8 @@ class ChainAgainstBytes(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.chain.commit()
+        if self.chunks:
+            self.chain.flush()
         self.chain.close()
         self.chain = self.open()
         self.chain.set_end(len(self.bytes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -91,32 +92,21 @@ def test_an_append_is_in_the_file_when_it_is_opened_again(tmp_path: Path) -> Non
     assert a_file(tmp_path, written=4).read(0, 4) == b"kept"
 
 
-def test_what_a_callback_writes_is_appended_where_it_was_told(tmp_path: Path) -> None:
+def test_what_is_written_at_its_address_is_appended_when_the_file_is_told(tmp_path: Path) -> None:
     file = a_file(tmp_path)
     file.append(b"12345")
-
-    def write(space: memoryview, position: int) -> int:
-        assert (len(space), position) == (SIZE - 5, SIZE * 3 + 5)
-        space[:3] = b"abc"
-        return 3
-
-    assert file.append_with(write) == SIZE * 3 + 5
+    ctypes.memmove(file.address(SIZE) + file.written, b"abc", 3)
+    assert file.written == 5
+    file.took(3)
     assert file.read(0, 8) == b"12345abc"
 
 
-def test_a_callback_that_fails_leaves_no_byte_behind(tmp_path: Path) -> None:
+def test_filling_can_append_something_first(tmp_path: Path) -> None:
     file = a_file(tmp_path)
-    file.append(b"12345")
-
-    def write(space: memoryview, position: int) -> int:
-        space[:3] = b"abc"
-        space[-3:] = b"xyz"
-        raise RuntimeError("cannot be encoded")
-
-    with pytest.raises(RuntimeError):
-        file.append_with(write)
-    assert file.written == 5
-    assert (tmp_path / NAME).read_bytes() == b"12345".ljust(SIZE, b"\0")
+    file.append(b"1")
+    file.fill(b"23", head=2)
+    assert file.is_full
+    assert (tmp_path / NAME).read_bytes() == b"123".ljust(SIZE, b"\0")
 
 
 def test_filling_makes_a_file_full_of_what_it_has_and_zeros(tmp_path: Path) -> None:
@@ -197,7 +187,8 @@ def test_without_steps_the_whole_file_is_reserved_at_once(tmp_path: Path) -> Non
 @pytest.mark.parametrize("act", [
     lambda file: file.append(b"more"),
     lambda file: file.write_at(0, b"more than that"),
-    lambda file: file.append_with(lambda space, position: 1),
+    lambda file: file.address(5),
+    lambda file: file.fill(b"more"),
     lambda file: file.fill(),
     lambda file: file.reserve(5),
 ])  # fmt: skip

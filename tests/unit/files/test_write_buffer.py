@@ -111,7 +111,7 @@ def test_truncating_reaches_the_buffer_too(tmp_path: Path) -> None:
     assert (file.written, file.committed) == (7, 6)
     file.truncate(4)
     assert (file.written, file.committed) == (4, 4)
-    file.append_with(lambda space, position: len(space))
+    file.fill()
     file.commit()
     assert (tmp_path / NAME).read_bytes() == b"1234".ljust(SIZE, b"\0")
 

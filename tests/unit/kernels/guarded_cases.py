@@ -82,9 +82,12 @@ class Rounds:
             topic = random.randrange(len(sources.topics))
             topics = self._with_guarded(sources.topics, topic, names, last=last)
             to = target.place(bytes(room), last=last)
+            parts = source.place(bytes(sources.data), last=last)
             count, used, _ = encode_records(
                 drafts.place_table(np.array(sources.rows, np.int64).reshape(-1, DRAFT_WIDTH), last=last),
-                source.place(bytes(sources.data), last=last),
+                parts,
+                len(sources.data),
+                parts,
                 len(sources.data),
                 topics,
                 self._with_guarded(sources.hosts, sources.hosts.number_of(sources.store_host), hosts, last=last),

@@ -12,7 +12,7 @@ import numpy as np
 
 from embermq.format.queue_entry import QueueEntry, encode_queue_entry
 from embermq.kernels.answers import AnswerTexts, write_answers
-from embermq.kernels.gather import gather_records
+from embermq.kernels.gather import collect_records, gather_records
 from embermq.kernels.send_rows import COLUMNS, ROW_SIZE
 from embermq.kernels.sends import parse_sends
 from embermq.kernels.topics import TopicTable, find_topic, number_topics
@@ -117,6 +117,12 @@ class Rounds:
             out, room,
         )  # fmt: skip
         assert 0 <= written <= room
+        most = random.randrange(4)
+        records, size, places = collect_records(
+            self._place(2, entries, last=last), len(entries), random.choice((0, 1, 4096)), sizes[0], parts[0],
+            random.choice(ODD), self._place(3, bytes(most * 16), last=last), most, out, room,
+        )  # fmt: skip
+        assert places <= most and (places or size <= room) and records <= len(entries) // 20
 
 
 def main(argument: str) -> None:

@@ -83,8 +83,9 @@ class Sources:
         source, suffix = bytes(self.data), self.suffix
         store_host = self.hosts.number_of(self.store_host)
         count, used, reason = encode_records(
-            drafts, address_of(source), len(source), self.topics.rows, self.hosts.rows, store_host,
-            address_of(suffix), len(suffix), STORE_TIME, position, address_of(target), len(target), records,
+            drafts, address_of(source), len(source), address_of(source), len(source), self.topics.rows,
+            self.hosts.rows, store_host, address_of(suffix), len(suffix), STORE_TIME, position,
+            address_of(target), len(target), records,
         )  # fmt: skip
         return count, used, reason, records[:count]
 

@@ -80,10 +80,10 @@ class PlainCode:
     """What decoder and intake make of a frame."""
 
     def __init__(self, intake: Intake) -> None:
-        intake._known = EveryTopic()
+        intake.known = EveryTopic()
         self._intake = intake
-        self._suffix = intake._suffix.encode()
-        self.limits = SendLimits(body_size=intake._max_body, properties_size=intake._max_properties - len(self._suffix))
+        self._suffix = intake.suffix.encode()
+        self.limits = SendLimits(body_size=intake.max_body, properties_size=intake.max_properties - len(self._suffix))
 
     def read(self, frame: Frame) -> Row | None:
         """The frame as a row; None if it is refused, or not plain."""
@@ -98,7 +98,7 @@ class PlainCode:
             return None
         if request.code not in SEND_CODES or request.flag not in (0, ONEWAY):
             return None
-        found = self._intake.plain(request, Born(b"host", 0))
+        found = self._intake.plain(request, Born(b"host", 0, 0))
         if found is None:
             return None
         (topic, queue, body, data, flag, sys_flag, born_time, *_), _, unique = found

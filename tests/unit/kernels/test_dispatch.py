@@ -191,7 +191,7 @@ def test_entries_by_queue(count: int) -> None:
         batch = PlacedBatch(
             drafts, log.records[:, RECORD_OFFSET].tolist(), positions, sizes, codes.tolist(), STORE_TIME
         )
-        expected = [(*key, run.offset, b"".join(run.entries)) for key, run in batch.runs().items()]
+        expected = [(run.topic, run.queue, run.offset, b"".join(run.entries)) for run in batch.runs()]
         assert log.group(codes) == (expected, DONE)
         return number
 

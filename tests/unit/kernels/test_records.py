@@ -141,17 +141,18 @@ def test_a_caller_that_cannot_be_right_gets_nothing_done() -> None:
     topics, hosts = sources.topics.rows, sources.hosts.rows
     target = bytearray(b"\xee" * 200)
     address = address_of(target)
-    good = [drafts, address, 0, topics, hosts, 0, 0, 0, STORE_TIME, 0, address, 200, records]
+    good = [drafts, address, 0, address, 0, topics, hosts, 0, 0, 0, STORE_TIME, 0, address, 200, records]
     wrong = {
         0: [table(1, DRAFT_WIDTH - 1)],
         2: [-1, -(2**63)],
-        3: [table(3, 3)],
-        4: [table(1, 1), table(1, 2), table(0, 2)],
-        5: [-1, len(hosts), 2**63 - 1],
-        7: [-1, 32_768, 2**63 - 1],
-        9: [-1, 2**63 - 200],
-        11: [-1, -(2**63)],
-        12: [table(0, RECORD_WIDTH), table(1, RECORD_WIDTH + 1)],
+        4: [-1, -(2**63)],
+        5: [table(3, 3)],
+        6: [table(1, 1), table(1, 2), table(0, 2)],
+        7: [-1, len(hosts), 2**63 - 1],
+        9: [-1, 32_768, 2**63 - 1],
+        11: [-1, 2**63 - 200],
+        13: [-1, -(2**63)],
+        14: [table(0, RECORD_WIDTH), table(1, RECORD_WIDTH + 1)],
     }
     for at, values in wrong.items():
         for value in values:

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 MODULES = (
     *("memory", "crc", "text", "byte_table", "records", "record_scan", "dispatch", "queue_runs", "index_rows"),
+    *("record_check", "index_match", "found_records"),
     *(
         "scanning",
         "send_fields",
@@ -39,6 +40,8 @@ def test_a_kernel_without_numba_is_an_import_error(module: str) -> None:
     assert (done.stdout, done.stderr) == ("numba\n", "")
 
 
-def test_columns_and_the_name_of_the_cache_need_nothing() -> None:
-    script = "import embermq.kernels.columns, embermq.kernels.cache_name\nprint({'numba', 'numpy'} & set(sys.modules))"
-    assert run(script).stdout == "set()\n"
+def test_what_every_process_imports_needs_nothing() -> None:
+    modules = ("cache_folder", "cache_name", "columns", "loading", "resident_memory", "switching")
+    script = f"import {', '.join(f'embermq.kernels.{name}' for name in modules)}\n"
+    script += "import embermq.store.reader, embermq.store.store, embermq.store.verify\n"
+    assert run(script + "print({'numba', 'numpy', 'llvmlite'} & set(sys.modules))").stdout == "set()\n"

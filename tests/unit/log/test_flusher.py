@@ -13,6 +13,7 @@ import pytest
 from embermq.clock import SystemClock
 from embermq.errors import FileSealed, FlushTimeout, SyncFailed
 from embermq.files.file_chain import FileChain
+from embermq.files.staging import ChunkPool
 from embermq.log.flusher import Flusher, FlushTimes
 from tests.builders import wait_until
 
@@ -150,3 +151,71 @@ def test_waiting_for_the_disk_to_come_closer_ends_in_time(chain: FileChain, sync
     sync.gate.set()
     assert flusher.wait_behind(100, 5_000) is True
     flusher.stop()
+
+
+def test_listeners_are_told_of_every_step_forward_and_of_nothing_else(chain: FileChain) -> None:
+    chain.append_file()
+    flusher = a_flusher(chain, FlushTimes(interval_s=0.01, thorough_interval_s=0.01))
+    told: list[int] = []
+    flusher.listeners.append(lambda: told.append(flusher.flushed))
+    for number in range(1, 4):
+        chain.append_file().append(b"x")
+        flusher.wait(number, 5_000)
+    rounds = flusher.sync_count
+    wait_until(lambda: flusher.sync_count > rounds + 3)
+    flusher.stop()
+    assert told == [1, 2, 3]
+
+
+def test_a_failure_elsewhere_ends_every_wait_and_is_told(chain: FileChain, sync: SlowSync) -> None:
+    chain.append_file()
+    flusher = a_flusher(chain)
+    told = threading.Event()
+    flusher.listeners.append(told.set)
+    sync.gate.clear()
+    chain.append_file().append(b"x")
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            flusher.wait(1, 20_000)
+        except SyncFailed as error:
+            errors.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    wait_until(lambda: flusher._waiting)
+    failure = SyncFailed(chain.paths[0], OSError(errno.EIO, "Input/output error"))
+    flusher.fail(failure)
+    waiter.join(10)
+    assert errors == [failure]
+    sync.gate.set()
+    assert told.wait(10)
+    with pytest.raises(SyncFailed):
+        flusher.stop()
+
+
+def test_many_threads_that_ask_at_once_are_all_answered(tmp_path: Path) -> None:
+    chain = FileChain(tmp_path / "log", 1 << 20, chunks=ChunkPool())
+    flusher = a_flusher(chain)
+    appending = threading.Lock()
+    missed: list[int] = []
+
+    def put() -> None:
+        for _ in range(20):
+            with appending:
+                chain.append_file().append(b"x" * 100)
+                end = chain.end
+            flusher.wait(end, 20_000)
+            if chain.flushed < end or flusher.flushed < end:
+                missed.append(end)
+
+    threads = [threading.Thread(target=put) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not missed
+    flusher.stop()
+    assert flusher.sync_count < 8 * 20, "some shared a sync"
+    chain.close()

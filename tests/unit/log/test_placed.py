@@ -10,6 +10,7 @@ from embermq.format.record import Draft
 from embermq.log.index_keys import rows_of
 from embermq.log.placed import Placed, PlacedBatch
 from embermq.log.queue_offsets import QueueOffsets
+from embermq.log.queue_table import QueueTable
 
 drafts = st.lists(
     st.tuples(
@@ -32,7 +33,7 @@ drafts = st.lists(
 
 
 def a_batch(drafts: list[Draft]) -> tuple[PlacedBatch, list[Placed]]:
-    offsets = QueueOffsets(light_queues=False).assign(drafts).offsets
+    offsets = QueueOffsets(QueueTable(), light_queues=False).assign(drafts).offsets
     positions = [100 * number for number in range(len(drafts))]
     sizes = [100] * len(drafts)
     codes = [len(draft.properties) for draft in drafts]
@@ -54,8 +55,8 @@ def test_a_batch_is_the_sequence_of_its_records(drafts: list[Draft]) -> None:
 def test_the_runs_of_a_batch_hold_each_record_once_in_the_order_of_its_queue(drafts: list[Draft]) -> None:
     batch, items = a_batch(drafts)
     found = {
-        (topic.decode(), queue, run.offset + number): ENTRY.unpack(entry)
-        for (topic, queue), run in batch.runs().items()
+        (run.topic.decode(), run.queue, run.offset + number): ENTRY.unpack(entry)
+        for run in batch.runs()
         for number, entry in enumerate(run.entries)
     }
     assert found == {

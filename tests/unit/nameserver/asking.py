@@ -39,7 +39,7 @@ class Caller:
     def send(self, command: Command) -> None:
         self.sent.append(command)
 
-    def write(self, frames: bytes) -> None:
+    def write(self, *parts: bytes | memoryview) -> None:
         raise AssertionError("a name server writes commands")
 
     async def call(self, request: Command, *, timeout_s: float) -> Command:

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from embermq import Store
 from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
+from embermq.broker.stages import ENGINE, PLAIN, Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
 from embermq.errors import DiskFull, SyncFailed
@@ -43,6 +44,7 @@ class Parts:
     groups: Groups
     offsets: ConsumerOffsets
     membership: Membership
+    stages: dict[str, Stages]
     clock: ManualClock
     meters: Meters
 
@@ -73,6 +75,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
             groups=groups,
             offsets=ConsumerOffsets(tmp_path / "offsets.json", clock=clock),
             membership=Membership(groups, topics, clock, settings),
+            stages={ENGINE: Stages(), PLAIN: Stages()},
             clock=clock,
             meters=Meters(RpcTimes(), sizes, LoopLag()),
         )
@@ -208,3 +211,15 @@ def test_requests_by_what_they_asked_for_and_how_it_ended(parts: Parts) -> None:
     assert value(series, "rocketmq_rpc_latency_bucket", le="3.0", **well) == 1
     assert value(series, "rocketmq_rpc_latency_sum", **well) == 2
     assert value(series, "rocketmq_rpc_latency_count", **ill) == 1
+
+
+def test_where_the_time_of_sends_goes(parts: Parts) -> None:
+    parts.stages[ENGINE].store.count(100, 0.5)
+    parts.stages[ENGINE].store.count(20, 0.25)
+    parts.stages[PLAIN].answer.count(3, 0.125)
+    series = parts.scrape()
+    assert value(series, "embermq_send_messages_total", path="engine", stage="store") == 120
+    assert value(series, "embermq_send_calls_total", path="engine", stage="store") == 2
+    assert value(series, "embermq_send_seconds_total", path="engine", stage="store") == 0.75
+    assert value(series, "embermq_send_seconds_total", path="plain", stage="answer") == 0.125
+    assert value(series, "embermq_send_messages_total", path="plain", stage="read") == 0

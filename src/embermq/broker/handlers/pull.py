@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from embermq.broker.long_poll import LongPolls
+from embermq.broker.pull_answers import NOTHING_YET, found_answer, missed_answer, pull_fields
+from embermq.broker.pull_requests import (
+    COMMITS_OFFSET,
+    HAS_SUBSCRIPTION,
+    MAY_WAIT,
+    PullNumbers,
+    Shape,
+    filter_of,
+    find_changing,
+    read_numbers,
+    shape_of,
+)
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
-from embermq.errors import EmberError, IllegalFilter, IllegalQueue, NotPermitted, NotSubscribed
-from embermq.format.command import Command, make_answer
+from embermq.errors import EmberError, IllegalFilter, NotPermitted, NotSubscribed
+from embermq.format.command import ONEWAY, Command, EncodedAnswer, encode_command, make_answer
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.flags import Permission
 from embermq.model.group import GroupConfig
 from embermq.model.subscription import TagFilter
 from embermq.model.topic import TopicConfig
-from embermq.rpc.fields import I32, find_integer, read_integer, read_text
+from embermq.rpc.fields import find_integer, read_text
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Answer, Handler
-from embermq.store.reading import Found, ReadStatus
+from embermq.rpc.router import Answer, Handler, Observe, check_body
+from embermq.store.reading import ReadStatus
 
 log = logging.getLogger(__name__)
 
-COMMITS_OFFSET: Final = 0x1
-MAY_WAIT: Final = 0x2
-HAS_SUBSCRIPTION: Final = 0x4
-LONGEST_WAIT_MS: Final = 300_000
-SHORT_WAIT_MS: Final = 1_000  # when long polling is off
+CODES: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 TAG: Final = "TAG"
+_WRITTEN_AT_ONCE: Final = 256 * 1024  # bytes of answers: more are not kept waiting for each other
+
+_MOST_KNOWN: Final = 1_000
 
 # Why a pull is forbidden, told beside NO_PERMISSION.
 _BROKER, _GROUP, _TOPIC, _BROADCAST, _GROUP_AND_TOPIC = "1", "2", "3", "4", "5"
-
-_OUTCOMES: Final = {
-    ReadStatus.FOUND: ("FOUND", ResponseCode.SUCCESS),
-    ReadStatus.NO_MATCH: ("NO_MATCHED_MESSAGE", ResponseCode.PULL_RETRY_IMMEDIATELY),
-    ReadStatus.REMOVED: ("MESSAGE_WAS_REMOVING", ResponseCode.PULL_RETRY_IMMEDIATELY),
-    ReadStatus.NO_QUEUE: ("NO_MATCHED_LOGIC_QUEUE", ResponseCode.PULL_OFFSET_MOVED),
-    ReadStatus.EMPTY: ("NO_MESSAGE_IN_QUEUE", ResponseCode.PULL_OFFSET_MOVED),
-    ReadStatus.TOO_SMALL: ("OFFSET_TOO_SMALL", ResponseCode.PULL_OFFSET_MOVED),
-    ReadStatus.AT_END: ("OFFSET_OVERFLOW_ONE", ResponseCode.PULL_NOT_FOUND),
-    ReadStatus.BEYOND: ("OFFSET_OVERFLOW_BADLY", ResponseCode.PULL_OFFSET_MOVED),
-}
-_NOTHING_YET: Final = (ReadStatus.NO_QUEUE, ReadStatus.EMPTY)
 
 
 class _Pull(NamedTuple):
@@ -52,14 +53,15 @@ class _Pull(NamedTuple):
 
     topic: TopicConfig
     group: GroupConfig
-    queue: int
-    offset: int
-    limit: int
-    max_bytes: int
-    sys_flag: int
-    commit_offset: int
-    wait_ms: int
+    numbers: PullNumbers
     wanted: TagFilter
+
+
+class _Known(NamedTuple):
+    """What was found out about an allowed pull, as long as `settings`, topic and group are still these."""
+
+    settings: BrokerSettings
+    pull: _Pull
 
 
 class Forbidden(NotPermitted):
@@ -79,15 +81,49 @@ class PullHandlers:
         polls: LongPolls,
         statistics: BrokerStatistics,
         settings: BrokerSettings,
+        *,
+        observe: Observe,
     ) -> None:
         self._tables = tables
         self._polls = polls
         self._statistics = statistics
+        self._observe = observe
+        self._known: dict[Shape, _Known] = {}
         self.settings = settings  # replaced when one is changed at run time
         polls.resume = self._resume
 
     def routes(self) -> dict[int, Handler]:
-        return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
+        return dict.fromkeys(CODES, self.pull)
+
+    def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
+        """Answer the pulls of one read, several answers with one write."""
+        now = asyncio.get_running_loop().time
+        parts: list[bytes | memoryview] = []
+        waiting = 0  # bytes, about
+        for request in requests:
+            began = now()
+            try:
+                if request.body:
+                    check_body(request)
+                answer = self._pull(peer, request, may_wait=True)
+            except Exception as error:
+                answer = self._refusal(peer, request, error)
+            if answer is None:
+                continue
+            self._observe(request.code, answer.code, now() - began)
+            if request.flag & ONEWAY:
+                continue
+            if isinstance(answer, EncodedAnswer):
+                parts.append(answer.head)
+                parts += answer.body
+                waiting += answer.size
+            else:
+                parts.append(encode_command(answer))
+            if waiting >= _WRITTEN_AT_ONCE:
+                peer.write(*parts)
+                parts, waiting = [], 0
+        if parts:
+            peer.write(*parts)
 
     def pull(self, peer: Peer, request: Command) -> Answer:
         """The answer; None if the pull waits now."""
@@ -98,53 +134,83 @@ class PullHandlers:
         try:
             answer = self._pull(peer, request, may_wait=False)
         except Exception as error:
-            if not isinstance(error, EmberError):
-                log.exception("pull failed peer=%s fields=%s", peer.peer, dict(request.fields))
-            answer = make_refusal(request, error)
+            answer = self._refusal(peer, request, error)
         if answer is not None and not request.is_oneway:
             peer.send(answer)
 
     def _pull(self, peer: Peer, request: Command, *, may_wait: bool) -> Answer:
         try:
-            pull = self._parse(request)
+            pull = self._recall(request)
         except Forbidden as error:
             fields = {"forbiddenType": error.kind}
             return make_answer(request, ResponseCode.NO_PERMISSION, fields, remark=str(error))
-        topic, group, queue = pull.topic.name, pull.group.name, pull.queue
-        reset = self._tables.offsets.take_reset(topic, group, queue)
+        topic, group = pull.topic.name, pull.group.name
+        queue, offset, limit, max_bytes, sys_flag, commit_offset, wait_ms = pull.numbers
+        offsets = self._tables.offsets
+        reset = offsets.take_reset(topic, group, queue)
         if reset is not None:
             return self._reset(request, pull, reset)
         accept = pull.wanted.accepts_code if pull.wanted.codes else None
-        found = self._tables.store.read(
-            topic, queue=queue, offset=pull.offset, limit=pull.limit, max_bytes=pull.max_bytes, accept=accept
+        found = self._tables.store.read_bytes(
+            topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=accept
         )
-        if may_wait and pull.sys_flag & COMMITS_OFFSET:
-            self._tables.offsets.commit(topic, group, queue, pull.commit_offset)
-        is_at_end = found.status is ReadStatus.AT_END or (found.status in _NOTHING_YET and pull.offset == 0)
-        waits = is_at_end and may_wait and pull.sys_flag & MAY_WAIT and pull.wait_ms > 0
-        if waits and self._polls.park(
-            topic, queue, peer, request, accept, offset=pull.offset, wait_s=pull.wait_ms / 1000
-        ):
+        if may_wait and sys_flag & COMMITS_OFFSET:
+            offsets.commit(topic, group, queue, commit_offset)
+        status = found.status
+        if status is ReadStatus.FOUND:
+            offsets.note_pull(topic, group, queue, found.next_offset)
+            self._statistics.count_get(topic, queue, group, found.records, found.size)
+            return found_answer(request, pull.topic, pull.group, found)
+        is_at_end = status is ReadStatus.AT_END or (status in NOTHING_YET and offset == 0)
+        waits = is_at_end and may_wait and sys_flag & MAY_WAIT and wait_ms > 0
+        if waits and self._polls.park(topic, queue, peer, request, accept, offset=offset, wait_s=wait_ms / 1000):
             return None
-        self._tables.offsets.note_pull(topic, group, queue, found.next_offset)
-        return self._answer(request, pull, found)
-
-    def _answer(self, request: Command, pull: _Pull, found: Found) -> Command:
-        remark, code = _OUTCOMES[found.status]
-        if found.status in _NOTHING_YET and pull.offset == 0:
-            code = ResponseCode.PULL_NOT_FOUND
-        records = tuple(data for _, _, data in found.records)
-        if records:
-            size = sum(map(len, records))
-            self._statistics.count_get(pull.topic.name, pull.queue, pull.group.name, len(records), size)
-        fields = _fields(pull, found.next_offset, found.min_offset, found.max_offset)
-        return make_answer(request, code, fields, records or b"", remark=remark)
+        offsets.note_pull(topic, group, queue, found.next_offset)
+        return missed_answer(request, pull.topic, pull.group, found, offset=offset)
 
     def _reset(self, request: Command, pull: _Pull, offset: int) -> Command:
         """Send the consumer to the offset that somebody has set for its group."""
-        low, high = self._tables.store.offsets(pull.topic.name, queue=pull.queue)
-        fields = _fields(pull, offset, low, high)
+        low, high = self._tables.store.offsets(pull.topic.name, queue=pull.numbers.queue)
+        fields = pull_fields(pull.topic, pull.group, offset, low, high)
         return make_answer(request, ResponseCode.PULL_OFFSET_MOVED, fields, remark="OFFSET_RESET")
+
+    def _refusal(self, peer: Peer, request: Command, error: Exception) -> Command:
+        if not isinstance(error, EmberError):
+            log.error("pull failed peer=%s fields=%s", peer.peer, dict(request.fields), exc_info=error)
+        return make_refusal(request, error)
+
+    def _recall(self, request: Command) -> _Pull:
+        """What `_parse` finds, for less where a pull of the same shape was allowed before."""
+        shape = shape_of(request.fields)
+        if shape is None:
+            return self._parse(request)
+        known = self._known.get(shape)
+        changing = find_changing(request.fields) if known is not None else None
+        if known is None or changing is None or not self._is_valid(known):
+            return self._learn(request, shape)
+        topic, group, (queue, _, limit, max_bytes, sys_flag, _, wait_ms), wanted = known.pull
+        if not sys_flag & HAS_SUBSCRIPTION:  # that of the group counts, which may change
+            wanted = self._filter(request, group, topic, sys_flag)
+        offset, commit_offset = changing
+        return _Pull(
+            topic, group, PullNumbers(queue, offset, limit, max_bytes, sys_flag, commit_offset, wait_ms), wanted
+        )
+
+    def _learn(self, request: Command, shape: Shape) -> _Pull:
+        pull = self._parse(request)
+        # Of these texts only the expression can be long once a pull is allowed, and that is seen to.
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()  # those who are still there come back with their next pull
+        self._known[shape] = _Known(self.settings, pull)
+        return pull
+
+    def _is_valid(self, known: _Known) -> bool:
+        topic, group = known.pull.topic, known.pull.group
+        return (
+            known.settings is self.settings
+            and self._tables.topics.find(topic.name) is topic
+            and self._tables.groups.find(group.name) is group
+        )
 
     def _parse(self, request: Command) -> _Pull:
         fields, settings = request.fields, self.settings
@@ -156,25 +222,8 @@ class PullHandlers:
         topic = self._tables.topics.read(read_text(fields, "topic"))
         if not topic.permission & Permission.READ:
             raise Forbidden(f"topic {topic.name!r} may not be read; give it read permission", kind=_TOPIC)
-        queue = read_integer(fields, "queueId", limit=I32)
-        if not 0 <= queue < topic.read_queues:
-            raise IllegalQueue(topic.name, queue, topic.read_queues)
-        sys_flag = find_integer(fields, "sysFlag", limit=I32) or 0
-        longest = LONGEST_WAIT_MS if settings.long_polling else SHORT_WAIT_MS
-        wanted = find_integer(fields, "maxMsgNums", limit=I32) or settings.pull_max_messages
-        size = find_integer(fields, "maxMsgBytes", limit=I32) or settings.pull_max_bytes
-        return _Pull(
-            topic,
-            group,
-            queue,
-            read_integer(fields, "queueOffset"),
-            max(1, min(wanted, settings.pull_max_messages)),
-            max(1, min(size, settings.pull_max_bytes)),
-            sys_flag,
-            find_integer(fields, "commitOffset") or 0,
-            min(find_integer(fields, "suspendTimeoutMillis") or 0, longest),
-            self._filter(request, group, topic, sys_flag),
-        )
+        numbers = read_numbers(fields, topic, settings)
+        return _Pull(topic, group, numbers, self._filter(request, group, topic, numbers.sys_flag))
 
     def _filter(self, request: Command, group: GroupConfig, topic: TopicConfig, sys_flag: int) -> TagFilter:
         fields = request.fields
@@ -184,7 +233,7 @@ class PullHandlers:
             kind, expression = self._subscribed(request, group, topic)
         if kind != TAG:
             raise IllegalFilter(f"filters of type {kind[:80]!r} are not evaluated by this broker yet; use tags")
-        return TagFilter.parse(expression)
+        return filter_of(expression)
 
     def _subscribed(self, request: Command, group: GroupConfig, topic: TopicConfig) -> tuple[str, str]:
         """The type and text of the filter that the group's heartbeats asked for.
@@ -204,14 +253,3 @@ class PullHandlers:
             raise NotSubscribed(f"group {group.name!r} has not subscribed to topic {topic.name!r}")
         is_newer = (find_integer(request.fields, "subVersion") or 0) > found.version
         return found.expression_type, "*" if is_newer and found.expression_type == TAG else found.expression
-
-
-def _fields(pull: _Pull, next_offset: int, low: int, high: int) -> dict[str, str]:
-    return {
-        "suggestWhichBrokerId": "0",
-        "groupSysFlag": str(pull.group.sys_flag),
-        "nextBeginOffset": str(next_offset),
-        "maxOffset": str(high),
-        "minOffset": str(low),
-        "topicSysFlag": str(pull.topic.sys_flag),
-    }

@@ -19,6 +19,7 @@ from embermq.broker.intake import Intake, Sent, born_of
 from embermq.broker.membership import Membership
 from embermq.broker.puts import Puts
 from embermq.broker.send_answers import NO_FIELDS, Answerable, SendAnswers, Wanted, wanted_of
+from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.errors import EmberError, FlushTimeout, RequestError
 from embermq.format.command import Command
@@ -55,9 +56,11 @@ class SendHandlers:
         statistics: BrokerStatistics,
         answers: SendAnswers,
         *,
+        stages: Stages,
         observe: Observe,
         now: Callable[[], float],
     ) -> None:
+        self._stages = stages
         self._intake = intake
         self._puts = puts
         self._membership = membership
@@ -66,9 +69,12 @@ class SendHandlers:
         self._observe = observe
         self._now = now
         self._turn = _Turn()
+        self.before: Callable[[], None] = lambda: None  # has what came before put first
 
     def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
         """Take the messages of one read; each is answered when it is safe."""
+        self.before()
+        began = self._now()
         born = born_of(peer.peer)
         wanted: list[Answerable] = []
         drafts = self._turn.drafts
@@ -88,7 +94,7 @@ class SendHandlers:
                 continue
             if sent.is_batch:
                 self._expect(peer, wanted)
-                self._put_turn()
+                self.put_turn()
                 peer.owe(1)
                 alone = _Turn(list(sent.drafts), [(peer, [wanted_of(request, 0, sent)])])
                 self._put(alone, together=True)
@@ -98,19 +104,21 @@ class SendHandlers:
                 wanted.append(wanted_of(request, len(drafts), sent))
                 drafts.extend(sent.drafts)
         self._expect(peer, wanted)
+        self._stages.read.count(len(requests), self._now() - began)
         if len(drafts) >= LARGEST_TURN:
-            self._put_turn()
+            self.put_turn()
 
     def _expect(self, peer: Peer, wanted: list[Answerable]) -> None:
         """Keep what this turn owes to `peer`; the first to come has the turn put."""
         if not wanted:
             return
         if not self._turn.wanted:
-            asyncio.get_running_loop().call_soon(self._put_turn)
+            asyncio.get_running_loop().call_soon(self.put_turn)
         peer.owe(len(wanted))
         self._turn.wanted.append((peer, wanted))
 
-    def _put_turn(self) -> None:
+    def put_turn(self) -> None:
+        """Store what this turn brought."""
         turn, self._turn = self._turn, _Turn()
         if turn.wanted:
             self._put(turn)
@@ -127,6 +135,7 @@ class SendHandlers:
                 self._refuse_all(turn, error or AssertionError("neither stored nor refused"))
 
         self._puts.submit(turn.drafts, done, together=together)
+        self._stages.store.count(len(turn.drafts), self._now() - began)
 
     def _put_one_by_one(self, turn: _Turn) -> None:
         for peer, wanted in turn.wanted:
@@ -135,6 +144,7 @@ class SendHandlers:
                 self._put(_Turn(own, [(peer, [each._replace(begin=0)])]), together=True)
 
     def _answer(self, turn: _Turn, submitted: Submitted, error: Exception | None, seconds: float) -> None:
+        began = self._now()
         for peer, wanted in turn.wanted:
             peer.settle(len(wanted))
             if error is None:
@@ -145,6 +155,11 @@ class SendHandlers:
             if frames:
                 peer.write(frames)
         self._count(turn.drafts, submitted, seconds * 1000)
+        self.count_turn(seconds)
+        self._stages.answer.count(len(turn.drafts), self._now() - began)
+
+    def count_turn(self, seconds: float) -> None:
+        """A turn was stored and answered."""
         self._observe(RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS, seconds)
 
     def _refuse_all(self, turn: _Turn, error: Exception) -> None:

@@ -1,0 +1,1 @@
+"""From samples to a page: medians, ratios, bars, tables and a plot."""

@@ -1,0 +1,252 @@
+"""Plain SENDs by kernels: from received bytes to records, queues, index and answers, many in one call.
+
+    read of connection A ─┐ frames are parsed where they were received; each plain one gets a row
+    read of connection B ─┼─→ rows ─→ at the end of the turn: offsets, records, queues, index, answers
+    read of connection C ─┘
+
+It stops at whatever is not plain, and the ordinary handlers take that. Both keep their messages until the end of the
+turn, but never at the same time: who gets something while the other has something has that put first, so that
+messages are stored in the order they came in. Only loaded where kernels are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from embermq.broker.fast_answers import FastAnswers
+from embermq.broker.fast_topics import FastTopics
+from embermq.broker.handlers.send import SendHandlers
+from embermq.broker.intake import Intake, born_of
+from embermq.broker.puts import Puts
+from embermq.broker.stages import Stages
+from embermq.broker.statistics import BrokerStatistics
+from embermq.errors import FlushTimeout
+from embermq.format.frame import FrameLimits
+from embermq.kernels.memory import address_of
+from embermq.kernels.placing import tell_places
+from embermq.kernels.sends import ROWS_FULL, SCRATCH_FULL
+from embermq.kernels.turn import (
+    BODY_LIMIT,
+    COUNT,
+    FRAME_LIMIT,
+    HEADER_LIMIT,
+    PROPERTIES_LIMIT,
+    QUEUES,
+    REASON,
+    RECEIVED,
+    RECEIVED_SIZE,
+    SENDERS,
+    TEXT_END,
+    TOPIC_COUNT,
+    TOPICS,
+    TOPICS_SIZE,
+    TurnMemory,
+    take_sends,
+)
+from embermq.log.table_append import DraftTable, TableAppended, largest_body
+from embermq.rpc.peer import Peer
+from embermq.store.store import Store
+
+log = logging.getLogger(__name__)
+
+MOST_ROWS: Final = 4096
+TEXT_ROOM: Final = 2 * 1024 * 1024  # for the properties of a turn
+LARGEST_TURN: Final = 1024 * 1024  # bytes received, after which a turn is put at once
+_STORE_HOST: Final = 0  # the first of a turn's hosts
+
+
+class Received(Protocol):
+    """Where connections receive."""
+
+    address: int
+    size: int
+    make_room: Callable[[], None]
+
+    def keep(self, end: int) -> None: ...
+    def free(self) -> None: ...
+
+
+class Share(NamedTuple):
+    """A peer, and the number of the row behind its last; its first is behind the last of the peer before it."""
+
+    peer: Peer
+    end: int
+
+
+class FastSends:
+    """Takes plain SENDs from connections. All of it runs in the event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        received: Received,
+        intake: Intake,
+        handlers: SendHandlers,
+        puts: Puts,
+        statistics: BrokerStatistics,
+        answers: FastAnswers,
+        *,
+        stages: Stages,
+        frame_limits: FrameLimits,
+        now: Callable[[], float],
+    ) -> None:
+        self._stages = stages
+        self._store = store
+        self._received = received
+        self._intake = intake
+        self._handlers = handlers
+        self._puts = puts
+        self._statistics = statistics
+        self._answers = answers
+        self._now = now
+        self._topics = FastTopics(intake, store.queue_table())
+        self._memory = memory = TurnMemory(MOST_ROWS, TEXT_ROOM)
+        self._largest_body = largest_body(store.log_file_size())
+        self._own_host = store.store_host()
+        memory.hosts[_STORE_HOST] = address_of(self._own_host), len(self._own_host)
+        memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
+        memory.numbers[FRAME_LIMIT], memory.numbers[HEADER_LIMIT] = frame_limits
+        self._shares: list[Share] = []
+        self._hosts: list[bytes] = []  # of the turn's senders, kept where they are
+        self._size = 0  # bytes that the turn has received
+        self._read_seconds = 0.0
+        self._suffix = b""
+        received.make_room = self.put_turn
+        handlers.before = self.put_turn
+        statistics.more_puts = store.queue_table().take_counts
+
+    def take(self, peer: Peer, begin: int, end: int) -> int:
+        """Take the plain SENDs at the beginning of what was received; how many bytes they take."""
+        if not self._shares and not self._start_turn():
+            return 0
+        began = self._now()
+        born = born_of(peer.peer)
+        memory = self._memory
+        taken = take_sends(memory.address, begin, end, born.address, len(born.host), born.flag)
+        if taken:
+            self._hosts.append(born.host)
+            self._expect(peer)
+            self._size += taken
+            self._received.keep(begin + taken)
+            self._read_seconds += self._now() - began
+            if self._size >= LARGEST_TURN:
+                self.put_turn()
+        elif self._shares and memory.numbers[REASON] in (ROWS_FULL, SCRATCH_FULL):
+            self.put_turn()  # what could not be read only had no room
+            self._received.keep(begin)
+            return self.take(peer, begin, end)
+        return taken
+
+    def _start_turn(self) -> bool:
+        """Make ready for the first sender of a turn; False if messages must go the ordinary way for now."""
+        if not self._puts.is_free:
+            return False
+        intake, topics, numbers = self._intake, self._topics, self._memory.numbers
+        intake.refresh()
+        topics.refresh()
+        self._suffix = intake.suffix.encode()
+        numbers[BODY_LIMIT] = min(intake.max_body, self._largest_body)
+        numbers[PROPERTIES_LIMIT] = intake.max_properties - len(self._suffix)
+        numbers[TOPICS], numbers[TOPICS_SIZE] = topics.by_name.address, topics.by_name.size
+        numbers[QUEUES], numbers[TOPIC_COUNT] = topics.queues_address, len(topics.queues)
+        return len(topics.queues) > 0
+
+    def _expect(self, peer: Peer) -> None:
+        """Keep what this turn owes to `peer`; the first to come has the turn put."""
+        end = self._memory.numbers[COUNT]
+        if self._shares:
+            peer.owe(end - self._shares[-1].end)
+        else:
+            self._handlers.put_turn()
+            asyncio.get_running_loop().call_soon(self.put_turn)
+            peer.owe(end)
+        self._shares.append(Share(peer, end))
+
+    def put_turn(self) -> None:
+        """Store what this turn brought, and have it answered when it is safe."""
+        shares = self._shares
+        if not shares:
+            return
+        began = self._now()
+        table = self._table()
+        try:
+            appended = self._store.submit_table(table)
+        except Exception as error:
+            appended = None
+            failure = error
+        stored = self._now()
+        if appended is None:
+            self._refuse(shares, 0, failure)
+        else:
+            self._answer(appended, table, began)
+        self._stages.store.count(len(table), stored - began)
+        self._stages.answer.count(len(table), self._now() - stored)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        numbers = self._memory.numbers
+        self._stages.read.count(numbers[COUNT], self._read_seconds)
+        numbers[COUNT] = numbers[TEXT_END] = numbers[SENDERS] = 0
+        self._size, self._read_seconds = 0, 0.0
+        self._shares = []
+        self._hosts = []
+        self._received.free()
+
+    def _table(self) -> DraftTable:
+        received, memory, topics = self._received, self._memory, self._topics
+        count, sends = memory.numbers[COUNT], memory.sends
+        return DraftTable(
+            memory.drafts[:count], received.address, received.size, sends.scratch_address, sends.scratch_size,
+            self._size, topics.names.rows, topics.queues, memory.hosts[: memory.numbers[SENDERS] + 1], _STORE_HOST,
+            self._suffix,
+        )  # fmt: skip
+
+    def _answer(self, appended: TableAppended, table: DraftTable, began: float) -> None:
+        count, shares = len(appended.records), self._shares
+        if count:
+            numbers, sends = self._store.queue_table(), self._memory.sends
+            tell_places(
+                sends.rows[:count], table.drafts, appended.records, table.queues, numbers.address, len(numbers.numbers)
+            )
+            answers = self._answers.stored(_until(shares, count), sends)
+            self._puts.await_disk(appended.pieces[-1].end, lambda error: self._finish(answers, error, began))
+        if appended.error is not None:
+            self._refuse(shares, count, appended.error)
+
+    def _finish(self, answers: list[tuple[Peer, int, bytes]], error: Exception | None, began: float) -> None:
+        """Send answers that waited for the disk."""
+        for peer, count, frames in answers:
+            peer.settle(count)
+            if error is None:
+                if frames:
+                    peer.write(frames)
+            elif isinstance(error, FlushTimeout):
+                peer.write(self._answers.unconfirmed(frames, error))
+            else:
+                peer.write(self._answers.refused(frames, error))
+        seconds = self._now() - began
+        self._statistics.note_put_time(int(seconds * 1000))
+        self._handlers.count_turn(seconds)
+
+    def _refuse(self, shares: list[Share], first: int, error: Exception) -> None:
+        """Answer the rows from `first` on with an error."""
+        log.error("sends refused count=%d reason=%s", shares[-1].end - first, error)
+        begin = 0
+        for peer, end in shares:
+            if end > first:
+                begin = max(begin, first)
+                peer.settle(end - begin)
+                peer.write(self._answers.refused(self._answers.stored_of(peer, self._memory.sends, begin, end), error))
+            begin = end
+
+
+def _until(shares: list[Share], count: int) -> list[Share]:
+    """The shares in the rows before `count`."""
+    if shares[-1].end <= count:
+        return shares
+    whole = [share for share in shares if share.end <= count]
+    cut = shares[len(whole)]
+    return whole if whole and whole[-1].end == count else [*whole, Share(cut.peer, count)]

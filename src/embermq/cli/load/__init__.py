@@ -1,0 +1,1 @@
+"""Load on a cluster, and what it measured: the work behind `ember bench`."""

@@ -1,0 +1,67 @@
+"""Keys against the entries of an index file: whether they are there, one by one, in the order of the log.
+
+The plain way is store.verify_index_file.IndexEntries; where this stops, that goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from embermq.format.index_entry import ENTRY, FIRST_ENTRY, HEADER, SLOT
+from embermq.kernels.columns import KEY_HASH, KEY_POSITION, KEY_STORE_TIME, KEY_WIDTH
+from embermq.kernels.compiling import Table, kernel, part
+from embermq.kernels.memory import get, load_i32, load_i64, row_at
+
+Slots = npt.NDArray[np.int32]  # the newest entry of each slot so far
+
+_HEADER_SIZE: Final = HEADER.size
+_SLOT_SIZE: Final = SLOT.size
+_ENTRY_SIZE: Final = ENTRY.size
+_I32: Final = 2**31
+_MAX_SECONDS: Final = 2**31 - 1
+_MAX_TIME: Final = 2**62  # far beyond all times, and the difference of two still is a number of 64 bits
+
+
+@part
+def _has_time(entry: int, number: int, store_time: int, begin_time: int) -> bool:
+    """Whether an entry counts the seconds it should; the first of a file may say anything."""
+    if not (-_MAX_TIME < store_time < _MAX_TIME and -_MAX_TIME < begin_time < _MAX_TIME):
+        return False
+    seconds = min(max((store_time - begin_time) // 1000, 0), _MAX_SECONDS)
+    return number == FIRST_ENTRY or load_i32(entry + 12) == seconds
+
+
+@kernel("int64(int64, int64, int64, int64, int64, int64, int32[::1], int64[:, ::1])")
+def match_keys(
+    memory: int, size: int, number: int, end: int, begin_time: int, until: int, newest: Slots, keys: Table
+) -> int:
+    """How many of `keys`, from the first on, have the entries `number`, `number` + 1 and so on, before `end`.
+
+    The index file is the `size` bytes at `memory`; it has as many slots as `newest`, and counts seconds from
+    `begin_time`. An entry fits if hash, position, seconds and chain do, and its record begins before `until`.
+    `newest` goes on with those that fit.
+    """
+    slots = newest.size
+    if keys.shape[1] != KEY_WIDTH or not (0 < slots < _I32 and FIRST_ENTRY <= number <= end < _I32):
+        return 0
+    first = _HEADER_SIZE + slots * _SLOT_SIZE
+    if size < first + end * _ENTRY_SIZE:
+        return 0
+    count = min(len(keys), end - number)
+    for index in range(count):
+        key, entry = row_at(keys, index), memory + first + (number + index) * _ENTRY_SIZE
+        key_hash, position, previous = load_i32(entry), load_i64(entry + 4), load_i32(entry + 16)
+        if key_hash < 0 or key_hash != get(key, KEY_HASH) or position != get(key, KEY_POSITION) or position >= until:
+            return index
+        if key_hash == 0 and position == 0 and previous == 0:
+            return index  # perhaps no entry at all
+        if not _has_time(entry, number + index, get(key, KEY_STORE_TIME), begin_time):
+            return index
+        slot = key_hash % slots
+        if previous != newest[slot]:
+            return index
+        newest[slot] = number + index
+    return count

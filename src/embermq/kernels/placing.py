@@ -1,0 +1,150 @@
+"""Plain SENDs find their places: topic and queue when they are read, offsets when they are stored.
+
+    rows      of parse_sends: one a message, see send_rows.py
+    drafts    what encode_records takes, filled from the rows
+    queues    rows │ count      of every topic: where it is said where the rows of its queues are, and how many it has
+    numbers   next │ …          eight of every queue, see log/queue_table.py
+
+Between the two steps nothing else may be put: who calls sees to it that turns keep their order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from embermq.kernels.columns import (
+    DRAFT_BODY_AT,
+    DRAFT_BODY_SIZE,
+    DRAFT_BORN_HOST,
+    DRAFT_BORN_TIME,
+    DRAFT_FLAG,
+    DRAFT_OFFSET,
+    DRAFT_PREPARED_POSITION,
+    DRAFT_PROPERTIES_AT,
+    DRAFT_PROPERTIES_SIZE,
+    DRAFT_QUEUE,
+    DRAFT_RECONSUME_TIMES,
+    DRAFT_SYS_FLAG,
+    DRAFT_TOPIC,
+    DRAFT_WIDTH,
+    RECORD_POSITION,
+    RECORD_SIZE,
+    RECORD_WIDTH,
+)
+from embermq.kernels.compiling import Table, kernel, part
+from embermq.kernels.memory import get, put, row_at
+from embermq.kernels.send_rows import (
+    BODY_AT,
+    BODY_SIZE,
+    BORN_TIME,
+    COLUMNS,
+    FLAG,
+    POSITION,
+    PROPERTIES_AT,
+    PROPERTIES_SIZE,
+    QUEUE,
+    QUEUE_OFFSET,
+    ROW_SIZE,
+    SYS_FLAG,
+    TOPIC,
+    UNIQUE_AT,
+)
+
+QUEUES_WIDTH: Final = 2
+_ROWS, _COUNT = range(QUEUES_WIDTH)
+_NEXT, _PUTS, _PUT_SIZE = range(3)  # of log/queue_table.py
+_LAST: Final = 2**62  # no queue gets that far
+
+
+@part
+def _find_row(queues: Table, topic: int, queue: int, numbers: int, numbers_size: int) -> int:
+    """The address of a queue's row in the table; 0 if there is no such queue."""
+    if not 0 <= topic < queues.shape[0]:
+        return 0
+    known = row_at(queues, topic)
+    if not 0 <= queue < get(known, _COUNT):
+        return 0
+    at = get(get(known, _ROWS), queue)
+    return numbers + at * 8 if 0 <= at < numbers_size else 0
+
+
+@kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def draft_rows(
+    rows: int, drafts: int, count: int, body_base: int, text_base: int, host: int, host_flag: int, queues: int,
+    topic_count: int,
+) -> int:  # fmt: skip
+    """Fill `count` drafts from as many rows; how many there are before the first without a queue.
+
+    The bases are added to where bodies and texts are. `host` is the number of the sender's host, with its mark for
+    sys flags. `queues` is the address of such a table.
+    """
+    for number in range(count):
+        row, draft = rows + number * ROW_SIZE, drafts + number * (DRAFT_WIDTH * 8)
+        topic, queue = get(row, TOPIC), get(row, QUEUE)
+        if not 0 <= topic < topic_count:
+            return number
+        if not 0 <= queue < get(queues + topic * (QUEUES_WIDTH * 8), _COUNT):
+            return number
+        put(draft, DRAFT_BODY_AT, get(row, BODY_AT) + body_base)
+        put(draft, DRAFT_BODY_SIZE, get(row, BODY_SIZE))
+        put(draft, DRAFT_PROPERTIES_AT, get(row, PROPERTIES_AT) + text_base)
+        put(row, UNIQUE_AT, get(row, UNIQUE_AT) + text_base)
+        put(draft, DRAFT_PROPERTIES_SIZE, get(row, PROPERTIES_SIZE))
+        put(draft, DRAFT_TOPIC, topic)
+        put(draft, DRAFT_QUEUE, queue)
+        put(draft, DRAFT_FLAG, get(row, FLAG))
+        put(draft, DRAFT_SYS_FLAG, get(row, SYS_FLAG) | host_flag)
+        put(draft, DRAFT_BORN_TIME, get(row, BORN_TIME))
+        put(draft, DRAFT_BORN_HOST, host)
+        put(draft, DRAFT_OFFSET, 0)
+        put(draft, DRAFT_RECONSUME_TIMES, 0)
+        put(draft, DRAFT_PREPARED_POSITION, 0)
+    return count
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64[::1])")
+def take_offsets(drafts: Table, queues: Table, numbers: int, numbers_size: int, places: Table) -> int:
+    """Give every draft the next offset of its queue, and tell where that queue's numbers are; how many got one."""
+    if drafts.shape[1] != DRAFT_WIDTH or queues.shape[1] != QUEUES_WIDTH or len(places) < len(drafts):
+        return 0
+    for number in range(drafts.shape[0]):
+        draft = row_at(drafts, number)
+        row = _find_row(queues, get(draft, DRAFT_TOPIC), get(draft, DRAFT_QUEUE), numbers, numbers_size)
+        if row == 0 or not 0 <= get(row, _NEXT) < _LAST:
+            return number
+        put(draft, DRAFT_OFFSET, get(row, _NEXT))
+        put(row, _NEXT, get(row, _NEXT) + 1)
+        places[number] = (row - numbers) >> 3
+    return len(drafts)
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64)")
+def give_back_offsets(drafts: Table, queues: Table, numbers: int, numbers_size: int) -> int:
+    """Undo `take_offsets` for drafts that were not stored, the last that took an offset; how many gave one back."""
+    if drafts.shape[1] != DRAFT_WIDTH or queues.shape[1] != QUEUES_WIDTH:
+        return 0
+    for number in range(drafts.shape[0]):
+        draft = row_at(drafts, drafts.shape[0] - 1 - number)
+        row = _find_row(queues, get(draft, DRAFT_TOPIC), get(draft, DRAFT_QUEUE), numbers, numbers_size)
+        if row == 0 or get(row, _NEXT) != get(draft, DRAFT_OFFSET) + 1:
+            return number
+        put(row, _NEXT, get(draft, DRAFT_OFFSET))
+    return len(drafts)
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64)")
+def tell_places(rows: Table, drafts: Table, records: Table, queues: Table, numbers: int, numbers_size: int) -> int:
+    """Write into every row where its message is, for the answer, and count it; how many there are."""
+    count = min(len(rows), len(drafts), len(records))
+    if rows.shape[1] != COLUMNS or drafts.shape[1] != DRAFT_WIDTH or records.shape[1] != RECORD_WIDTH:
+        return 0
+    for number in range(count):
+        row, draft, record = row_at(rows, number), row_at(drafts, number), row_at(records, number)
+        put(row, QUEUE_OFFSET, get(draft, DRAFT_OFFSET))
+        put(row, POSITION, get(record, RECORD_POSITION))
+        known = _find_row(queues, get(draft, DRAFT_TOPIC), get(draft, DRAFT_QUEUE), numbers, numbers_size)
+        if known == 0:
+            return number
+        put(known, _PUTS, get(known, _PUTS) + 1)
+        put(known, _PUT_SIZE, get(known, _PUT_SIZE) + get(record, RECORD_SIZE))
+    return count

@@ -1,0 +1,58 @@
+"""Writing what lies in several places, without putting it together first.
+
+A socket that has nothing to wait for is given all parts in one call, from where they lie. What it does not take goes to
+the transport, which keeps it: a copy of it up to CPython 3.11, the very object from 3.12 on. So whatever may be written
+to again is copied first, and only views of mapped files are kept as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Final
+
+LARGE_ENOUGH: Final = 16 * 1024  # bytes: putting less together is no dearer than writing it from several places
+_MOST_PARTS: Final = os.sysconf("SC_IOV_MAX")  # that one call takes
+_FEW: Final = 32  # parts that a transport is given one by one
+
+Part = bytes | memoryview
+
+
+def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
+    """Write `parts` one after the other, as `transport.write` would; all but read-only views are free afterwards."""
+    size = sum(map(len, parts))
+    if size < LARGE_ENOUGH or len(parts) > _MOST_PARTS or not _is_free(transport):
+        transport.write(b"".join(parts))
+        return
+    try:
+        taken = os.writev(transport.get_extra_info("socket").fileno(), parts)
+    except OSError:
+        taken = 0  # the socket is full, or broken: the transport will find the same, and knows what to do
+    if taken == size:
+        return
+    rest = _rest(parts, taken)
+    for part in rest if len(rest) <= _FEW else [b"".join(rest)]:
+        transport.write(part)
+
+
+def _is_free(transport: asyncio.Transport) -> bool:
+    """Whether the next byte for the socket is ours: it is not encrypted, and none waits."""
+    return (
+        transport.get_write_buffer_size() == 0
+        and transport.get_extra_info("sslcontext") is None
+        and transport.get_extra_info("socket") is not None
+    )
+
+
+def _rest(parts: Sequence[Part], taken: int) -> list[Part]:
+    """What follows the first `taken` bytes, in parts that can be kept."""
+    rest: list[Part] = []
+    for part in parts:
+        if taken >= len(part):
+            taken -= len(part)
+            continue
+        left = part[taken:] if taken else part
+        taken = 0
+        rest.append(left if isinstance(left, bytes) or left.readonly else bytes(left))
+    return rest
