@@ -137,29 +137,21 @@ async def _consume(cluster: Cluster, arguments: argparse.Namespace, log: ClientL
     from embermq.cli.load import consuming
     from embermq.cli.load.figures import find_figures
     from embermq.cli.load.report import print_facts, print_report
+    from embermq.cli.output import count_of
 
     reading = consuming.Reading(arguments.topic, arguments.start, arguments.batch, arguments.group)
     route = await cluster.routes.read(reading.topic)
-    starts = await consuming.find_starts(cluster, reading)
     source = await find_figures(arguments.metrics, route, kind="pull", topic=reading.topic)
-    tally = consuming.make_tally()
+    tally, course = consuming.make_tally(), _course(arguments)
     async with make_client(arguments) as client:
-        course = _course(arguments)
-
-        async def read() -> None:
-            if reading.group is None:
-                await consuming.pull_all(cluster, reading, starts, course, tally)
-            else:
-                await consuming.consume_as_group(client, reading, course, tally)
-
-        await consuming.measure(read, course, tally)
+        await consuming.consume(cluster, client, reading, course, tally)
     figures = await _finish(source, tally.messages)
     if arguments.json:
         print_facts({"topic": reading.topic, "group": reading.group, "batch": reading.batch}, tally, figures)
     else:
         who = f"group {reading.group}" if reading.group else "without a group"
         titles = {consuming.SINCE_STORED: "since stored", consuming.SINCE_BORN: "since born"}
-        print_report(tally, figures, how=f"{who}, {len(starts)} queues", kinds=titles)
+        print_report(tally, figures, how=f"{who}, {count_of(len(route.read_queues), 'queue')}", kinds=titles)
     return _end(course, tally, log)
 
 

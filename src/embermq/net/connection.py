@@ -119,8 +119,10 @@ class Connection(asyncio.BufferedProtocol):
         while begin < end and not self.is_closed:
             taken = 0 if self._waiting or self._is_blocked else take(self, begin, end)
             begin += taken
+            if begin == end:
+                return
             most = 1 if taken else most * 2  # frames; a long run of what it cannot take is not looked at one by one
-            if begin < end and not data:
+            if not data:
                 data, data_begin = self._received.view[begin:end].tobytes(), begin
             handled = self._split(data, begin - data_begin, most=most)
             if handled == 0:

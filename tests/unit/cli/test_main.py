@@ -96,6 +96,7 @@ VERBS = [
     *(f"store {verb}" for verb in ("info", "dump", "verify")),
     *(f"topic {verb}" for verb in ("list", "show", "create", "update", "delete")),
     *(f"group {verb}" for verb in ("list", "show", "create", "delete", "reset")),
+    *("bench send", "bench consume"),
     *("message get", "message find", "send", "tail", "serve", "namesrv", "broker"),
 ]
 

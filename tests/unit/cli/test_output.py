@@ -60,6 +60,11 @@ def test_numbers_of_a_table_stand_to_the_right(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "topic    max\norders     5\nx       -123\n"
 
 
+def test_fractions_are_numbers_too(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("us", "at"), [("0.25", "1.2.3"), ("12.5", "-")])
+    assert capsys.readouterr().out == "  us  at\n0.25  1.2.3\n12.5  -\n"
+
+
 def test_a_verdict_is_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     print_verdict("sound", is_good=True)

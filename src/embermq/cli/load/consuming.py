@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 from embermq.admin.cluster import Cluster
 from embermq.cli.load.course import Course
 from embermq.cli.load.tally import Tally, show_seconds
 from embermq.client.client import AsyncClient
-from embermq.client.delivery import Delivery
+from embermq.client.consumer import Consumer
 from embermq.client.puller import WAIT_S
 from embermq.client.pulling import make_subscribed, pull
 from embermq.client.reader import READER_GROUP
@@ -42,25 +42,37 @@ def make_tally() -> Tally:
     return Tally(SINCE_STORED, SINCE_BORN, unit_ms=1.0)
 
 
-async def measure(work: Callable[[], Coroutine[None, None, None]], course: Course, tally: Tally) -> None:
-    """Have `work` read until the course is over, with a line a second on a terminal."""
+async def consume(cluster: Cluster, client: AsyncClient, reading: Reading, course: Course, tally: Tally) -> None:
+    """Read until the course is over, with a line a second on a terminal. Raises TopicNotFound."""
+    if reading.group is None:
+        starts = await _find_starts(cluster, reading)
+        await _measure(_pull_all(cluster, reading, starts, course, tally), course, tally)
+        return
+    # Joined before and left after the run: neither is part of what is measured, and what is acked is committed.
+    async with client.consume(reading.topic, group=reading.group, start=reading.start) as consumer:
+        await _measure(_take_all(consumer, reading.batch, course, tally), course, tally)
+
+
+async def _measure(work: Coroutine[None, None, None], course: Course, tally: Tally) -> None:
     loop = asyncio.get_running_loop()
     showing, over = loop.create_task(show_seconds(tally)), loop.create_task(course.over.wait())
-    reading = loop.create_task(work())
+    reading = loop.create_task(work)
+    waited_for: set[asyncio.Future[Any]] = {reading, over}
     tally.begin()
+    course.begin()
     try:
         with course.interruptible():
-            await asyncio.wait({reading, over}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
         if reading.done():
-            reading.result()  # it ends by itself only if something is wrong
+            reading.result()  # if something went wrong, it is raised here
     finally:
         tally.finish()
         course.end()
         await end_tasks([reading, showing, over])
 
 
-async def find_starts(cluster: Cluster, reading: Reading) -> dict[BrokerQueue, int]:
-    """The offset that each queue is read from. Raises TopicNotFound."""
+async def _find_starts(cluster: Cluster, reading: Reading) -> dict[BrokerQueue, int]:
+    """The offset that each queue is read from."""
     route = await cluster.routes.read(reading.topic)
     return {
         queue: await cluster.offsets.start(route.address_of(queue.broker, may_be_slave=True), queue, reading.start)
@@ -68,7 +80,7 @@ async def find_starts(cluster: Cluster, reading: Reading) -> dict[BrokerQueue, i
     }
 
 
-async def pull_all(
+async def _pull_all(
     cluster: Cluster, reading: Reading, starts: dict[BrokerQueue, int], course: Course, tally: Tally
 ) -> None:
     """Pull every queue without a group: no offset is kept, and a second run reads the same."""
@@ -112,15 +124,13 @@ async def _pull_queue(
         _count(pulled.messages, course, tally)
 
 
-async def consume_as_group(client: AsyncClient, reading: Reading, course: Course, tally: Tally) -> None:
-    """Join the group, and ack what comes."""
-    assert reading.group is not None
-    async with client.consume(reading.topic, group=reading.group, start=reading.start) as consumer:
-        while not course.over.is_set():
-            taken: list[Delivery] = await consumer.take(reading.batch, None)
-            counted = _count([delivery.message for delivery in taken], course, tally)
-            for delivery in taken[:counted]:
-                delivery.ack()
+async def _take_all(consumer: Consumer, batch: int, course: Course, tally: Tally) -> None:
+    """Ack what comes."""
+    while not course.over.is_set():
+        taken = await consumer.take(batch, None)
+        counted = _count([delivery.message for delivery in taken], course, tally)
+        for delivery in taken[:counted]:
+            delivery.ack()
 
 
 def _count(messages: Sequence[StoredMessage], course: Course, tally: Tally) -> int:

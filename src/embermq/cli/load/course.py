@@ -16,9 +16,13 @@ class Course:
         self.over = asyncio.Event()
         self.interrupted = asyncio.Event()
         self._left = messages
+        self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
-        if seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.over.set)
+
+    def begin(self) -> None:
+        """The seconds run from now on."""
+        if self._seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self.over.set)
 
     def take(self, count: int) -> int:
         """How many of the next `count` messages still belong to the run; 0 when it is over."""

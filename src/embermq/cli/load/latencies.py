@@ -20,7 +20,7 @@ class Latencies:
     def __init__(self) -> None:
         self.count = 0
         self.largest = 0
-        self._counts: dict[int, int] = {}  # by bucket: 3 648 at most, whatever is added
+        self._counts: dict[int, int] = {}  # by bucket: 3 712 at most, whatever is added
 
     def add(self, value: int, count: int = 1) -> None:
         """`count` times took `value`; what is below 0 counts as 0."""

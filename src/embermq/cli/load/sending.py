@@ -92,6 +92,7 @@ class Sender:
         everything = asyncio.gather(*workers)
         interrupted = loop.create_task(course.interrupted.wait())
         waited_for: set[asyncio.Future[Any]] = {everything, interrupted}
+        course.begin()
         try:
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             if not everything.done():

@@ -6,11 +6,8 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from typing import Final
 
 from embermq.cli.load.latencies import Latencies
-
-_LINE_EVERY_S: Final = 1.0
 
 
 class Tally:
@@ -67,7 +64,7 @@ class Tally:
         return self.cpu_seconds / self.seconds if self.seconds else 0.0
 
 
-async def show_seconds(tally: Tally) -> None:
+async def show_seconds(tally: Tally, *, every_s: float = 1.0) -> None:
     """A line a second on a terminal, until cancelled; nothing elsewhere."""
     if not sys.stderr.isatty():
         return
@@ -75,7 +72,7 @@ async def show_seconds(tally: Tally) -> None:
     began = last = time.monotonic()
     messages, size = tally.messages, tally.bytes
     while True:
-        await asyncio.sleep(_LINE_EVERY_S)
+        await asyncio.sleep(every_s)
         now = time.monotonic()
         rate, megabytes = (tally.messages - messages) / (now - last), (tally.bytes - size) / 1e6 / (now - last)
         print(
