@@ -7,16 +7,20 @@ from typing import Final
 
 import numpy as np
 
-from embermq.broker.send_answers import SendAnswers
+from embermq.broker.send_answers import SendAnswers, Wanted
 from embermq.errors import FlushTimeout
+from embermq.format.command import ONEWAY as ONEWAY_FLAG
 from embermq.format.command import Command, decode_command, encode_command, make_answer
 from embermq.format.frame import split_frames
 from embermq.kernels.answers import ALL_DONE, NOT_PLAIN, AnswerTexts, answer_rows, write_shares
+from embermq.kernels.columns import RECORD_POSITION
+from embermq.kernels.compiling import Table
 from embermq.kernels.send_rows import (
+    DRAFTS,
+    FIRST_DRAFT,
     FORM,
     ONEWAY,
     OPAQUE,
-    POSITION,
     QUEUE,
     QUEUE_OFFSET,
     UNIQUE_AT,
@@ -26,6 +30,7 @@ from embermq.kernels.send_rows import (
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.message import Host
 from embermq.rpc.peer import Peer
+from embermq.store.writer import Submitted
 
 ROOM: Final = 1024 * 1024  # bytes written by one call, which is many answers
 
@@ -39,18 +44,20 @@ class FastAnswers:
         self._out = np.zeros(ROOM, np.uint8)
         self._out_address = int(self._out.ctypes.data)
 
-    def stored(self, shares: Sequence[tuple[Peer, int]], rows: SendRows) -> list[tuple[Peer, int, bytes]]:
-        """For every peer how many messages it sent, and the frames that say where they are.
+    def stored(
+        self, shares: Sequence[tuple[Peer, int]], rows: SendRows, records: Table
+    ) -> list[tuple[Peer, int, bytes]]:
+        """For every peer how many requests it sent, and the frames that say where their messages are.
 
-        Of each, the number of the row behind its last is given.
+        Of each, the number of the row behind its last is given; `records` are those of all messages.
         """
         texts = self._texts_of(shares[0][0])
         table = np.array([(end, 0) for _, end in shares], np.int64)
         done = 0
         if all(self._texts_of(peer) is texts for peer, _ in shares):
             done, _ = write_shares(
-                rows.rows_address, rows.capacity, table, rows.scratch_address, rows.scratch_size,
-                texts.address, texts.size, self._out_address, ROOM,
+                rows.rows_address, rows.capacity, table, int(records.ctypes.data), len(records),
+                rows.scratch_address, rows.scratch_size, texts.address, texts.size, self._out_address, ROOM,
             )  # fmt: skip
         answers: list[tuple[Peer, int, bytes]] = []
         first = begin = 0
@@ -61,7 +68,7 @@ class FastAnswers:
                 answers.append((peer, end - first, written[begin:after]))
                 begin = after
             else:
-                answers.append((peer, end - first, self.stored_of(peer, rows, first, end)))
+                answers.append((peer, end - first, self._stored_of(peer, rows, first, end, records)))
             first = end
         return answers
 
@@ -72,18 +79,18 @@ class FastAnswers:
             texts = self._texts[key] = AnswerTexts(self._answers.region, self._answers.host_text(peer).encode())
         return texts
 
-    def stored_of(self, peer: Peer, rows: SendRows, begin: int, end: int) -> bytes:
+    def _stored_of(self, peer: Peer, rows: SendRows, begin: int, end: int, records: Table) -> bytes:
         """The frames that say where the messages of rows [begin, end) are, all of them of one peer."""
         texts = self._texts_of(peer)
         parts: list[bytes] = []
         while True:
-            done, size, reason = answer_rows(rows, begin, end, texts, self._out_address, ROOM)
+            done, size, reason = answer_rows(rows, begin, end, records, texts, self._out_address, ROOM)
             parts.append(self._out[:size].tobytes())
             begin += done
             if reason == ALL_DONE:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             if reason == NOT_PLAIN or done == 0:
-                parts.append(self._stored_plainly(rows, begin, self._answers.host_text(peer)))
+                parts.append(self._stored_plainly(peer, rows, begin, records))
                 begin += 1
 
     def unconfirmed(self, frames: bytes, error: FlushTimeout) -> bytes:
@@ -97,19 +104,24 @@ class FastAnswers:
         """Refusals instead of these answers."""
         return _change(frames, lambda answer: self._answers.refused(answer, error))
 
-    def _stored_plainly(self, rows: SendRows, number: int, host: str) -> bytes:
+    def refusals(self, rows: SendRows, begin: int, end: int, error: Exception) -> bytes:
+        """Refusals of rows [begin, end), which are not stored."""
+        requests = [_request(row) for row in rows.rows[begin:end].tolist() if not row[ONEWAY]]
+        return b"".join(encode_command(self._answers.refused(request, error)) for request in requests)
+
+    def _stored_plainly(self, peer: Peer, rows: SendRows, number: int, records: Table) -> bytes:
         row = rows.rows[number].tolist()
-        if row[ONEWAY]:
-            return b""
-        unique = rows.scratch[row[UNIQUE_AT] : row[UNIQUE_AT] + row[UNIQUE_SIZE]].tobytes()
-        fields = {
-            "queueId": str(row[QUEUE]),
-            "msgId": f"{host}{row[POSITION]:016X}",
-            "queueOffset": str(row[QUEUE_OFFSET]),
-            "transactionId": unique.decode(),
-        }
-        request = Command(RequestCode.SEND_MESSAGE_V2, {}, b"", row[OPAQUE], form=row[FORM])
-        return encode_command(make_answer(request, ResponseCode.SUCCESS, fields | self._answers.always))
+        first, count = row[FIRST_DRAFT], row[DRAFTS]
+        unique = rows.scratch[row[UNIQUE_AT] : row[UNIQUE_AT] + row[UNIQUE_SIZE]].tobytes().decode()
+        wanted = Wanted(_request(row), 0, count, row[QUEUE], unique)
+        positions: list[int] = records[first : first + count, RECORD_POSITION].tolist()
+        return self._answers.stored(peer, [wanted], Submitted([row[QUEUE_OFFSET]], positions, [], 0, 0))
+
+
+def _request(row: Sequence[int]) -> Command:
+    """As much of a request as its answer depends on."""
+    flag = ONEWAY_FLAG if row[ONEWAY] else 0
+    return Command(RequestCode.SEND_MESSAGE_V2, {}, b"", row[OPAQUE], flag, form=row[FORM])
 
 
 def _change(frames: bytes, change: Callable[[Command], Command]) -> bytes:

@@ -25,12 +25,16 @@ from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.errors import FlushTimeout
 from embermq.format.frame import FrameLimits
+from embermq.format.record import BLANK_SIZE
 from embermq.kernels.memory import address_of
 from embermq.kernels.placing import tell_places
+from embermq.kernels.send_rows import FIRST_DRAFT
 from embermq.kernels.sends import ROWS_FULL, SCRATCH_FULL
 from embermq.kernels.turn import (
+    BATCH_ROOM,
     BODY_LIMIT,
     COUNT,
+    DRAFT_COUNT,
     FRAME_LIMIT,
     HEADER_LIMIT,
     PROPERTIES_LIMIT,
@@ -38,6 +42,7 @@ from embermq.kernels.turn import (
     REASON,
     RECEIVED,
     RECEIVED_SIZE,
+    RECORD_EXTRA,
     SENDERS,
     TEXT_END,
     TOPIC_COUNT,
@@ -46,13 +51,14 @@ from embermq.kernels.turn import (
     TurnMemory,
     take_sends,
 )
-from embermq.log.table_append import DraftTable, TableAppended, largest_body
+from embermq.log.table_append import LARGEST_HEAD, DraftTable, TableAppended, largest_body
 from embermq.rpc.peer import Peer
 from embermq.store.store import Store
 
 log = logging.getLogger(__name__)
 
 MOST_ROWS: Final = 4096
+MOST_DRAFTS: Final = 16_384  # with batches, there are more of them
 TEXT_ROOM: Final = 2 * 1024 * 1024  # for the properties of a turn
 LARGEST_TURN: Final = 1024 * 1024  # bytes received, after which a turn is put at once
 _STORE_HOST: Final = 0  # the first of a turn's hosts
@@ -103,8 +109,9 @@ class FastSends:
         self._answers = answers
         self._now = now
         self._topics = FastTopics(intake, store.queue_table())
-        self._memory = memory = TurnMemory(MOST_ROWS, TEXT_ROOM)
+        self._memory = memory = TurnMemory(MOST_ROWS, TEXT_ROOM, MOST_DRAFTS)
         self._largest_body = largest_body(store.log_file_size())
+        memory.numbers[BATCH_ROOM] = store.log_file_size() - BLANK_SIZE
         self._own_host = store.store_host()
         memory.hosts[_STORE_HOST] = address_of(self._own_host), len(self._own_host)
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
@@ -150,6 +157,7 @@ class FastSends:
         self._suffix = intake.suffix.encode()
         numbers[BODY_LIMIT] = min(intake.max_body, self._largest_body)
         numbers[PROPERTIES_LIMIT] = intake.max_properties - len(self._suffix)
+        numbers[RECORD_EXTRA] = LARGEST_HEAD + len(self._suffix)
         numbers[TOPICS], numbers[TOPICS_SIZE] = topics.by_name.address, topics.by_name.size
         numbers[QUEUES], numbers[TOPIC_COUNT] = topics.queues_address, len(topics.queues)
         return len(topics.queues) > 0
@@ -188,8 +196,8 @@ class FastSends:
 
     def _end_turn(self) -> None:
         numbers = self._memory.numbers
-        self._stages.read.count(numbers[COUNT], self._read_seconds)
-        numbers[COUNT] = numbers[TEXT_END] = numbers[SENDERS] = 0
+        self._stages.read.count(numbers[DRAFT_COUNT], self._read_seconds)
+        numbers[COUNT] = numbers[DRAFT_COUNT] = numbers[TEXT_END] = numbers[SENDERS] = 0
         self._size, self._read_seconds = 0, 0.0
         self._shares = []
         self._hosts = []
@@ -197,21 +205,21 @@ class FastSends:
 
     def _table(self) -> DraftTable:
         received, memory, topics = self._received, self._memory, self._topics
-        count, sends = memory.numbers[COUNT], memory.sends
+        rows, drafts, sends = memory.numbers[COUNT], memory.numbers[DRAFT_COUNT], memory.sends
+        firsts = sends.rows[:rows, FIRST_DRAFT] if drafts > rows else None
         return DraftTable(
-            memory.drafts[:count], received.address, received.size, sends.scratch_address, sends.scratch_size,
+            memory.drafts[:drafts], received.address, received.size, sends.scratch_address, sends.scratch_size,
             self._size, topics.names.rows, topics.queues, memory.hosts[: memory.numbers[SENDERS] + 1], _STORE_HOST,
-            self._suffix,
+            self._suffix, firsts=firsts,
         )  # fmt: skip
 
     def _answer(self, appended: TableAppended, table: DraftTable, began: float) -> None:
-        count, shares = len(appended.records), self._shares
-        if count:
-            numbers, sends = self._store.queue_table(), self._memory.sends
-            tell_places(
-                sends.rows[:count], table.drafts, appended.records, table.queues, numbers.address, len(numbers.numbers)
-            )
-            answers = self._answers.stored(_until(shares, count), sends)
+        count, shares = 0, self._shares
+        if appended.pieces:
+            numbers, sends, records = self._store.queue_table(), self._memory.sends, appended.records
+            rows = sends.rows[: shares[-1].end]
+            count = tell_places(rows, table.drafts, records, table.queues, numbers.address, len(numbers.numbers))
+            answers = self._answers.stored(_until(shares, count), sends, records)
             self._puts.await_disk(appended.pieces[-1].end, lambda error: self._finish(answers, error, began))
         if appended.error is not None:
             self._refuse(shares, count, appended.error)
@@ -239,7 +247,9 @@ class FastSends:
             if end > first:
                 begin = max(begin, first)
                 peer.settle(end - begin)
-                peer.write(self._answers.refused(self._answers.stored_of(peer, self._memory.sends, begin, end), error))
+                frames = self._answers.refusals(self._memory.sends, begin, end, error)
+                if frames:
+                    peer.write(frames)
             begin = end
 
 

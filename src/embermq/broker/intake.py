@@ -170,25 +170,9 @@ class Intake:
                 queue, sys_flag, born_time = int(fields["e"]), int(fields["f"]), int(fields["g"])
                 flag, retries, is_batch = int(fields["h"]), int(fields.get("j", 0)), fields.get("m", "false") != "false"
             topic, queues = self.known[name]
-            at = properties.index(_UNIQUE)
-            if (
-                not 0 <= queue < queues
-                or not 0 <= born_time < I64
-                or not -I32 <= flag < I32
-                or retries
-                or is_batch
-                or (at and properties[at - 1] != "\x02")
-                or properties[-1] != "\x02"
-                or "DELAY" in properties  # what asks for more than to be stored calls for a closer look
-                or "TIMER_" in properties
-                or "TRAN_MSG" in properties
-                or "POP_CK" in properties
-                or "INNER_" in properties
-                or "REPLY_TO_CLIENT" in properties
-                or TRANSIENT_PREFIX in properties
-            ):
+            if not 0 <= queue < queues or not 0 <= born_time < I64 or not -I32 <= flag < I32 or retries or is_batch:
                 return None
-            unique_id = properties[at + len(_UNIQUE) : properties.index("\x02", at)]
+            unique_id = _find_plain_id(properties)
             data = (properties + self.suffix).encode()
         except (KeyError, ValueError):
             return None
@@ -215,7 +199,7 @@ class Intake:
         body = request.data
         if not body:
             raise IllegalMessage(f"an empty body for topic {head.topic.name!r}; a message has one byte at least")
-        draft = self._draft(target, body, head, born)
+        draft = self._draft(target, body, format_properties(target.properties), head, born)
         return Sent((draft,), head.queue, unique_id)
 
     def _head(self, request: Command, fields: Mapping[str, str]) -> _Head:
@@ -291,28 +275,33 @@ class Intake:
         return Sent(drafts, head.queue, unique_id, is_batch=True)
 
     def _element(self, element: BatchElement, head: _Head, born: Born) -> DraftFields:
-        """One message of a batch: its own properties, and what only the batch says."""
-        shared = {name: value for name, value in head.properties.items() if name != UNIQ_KEY}
-        properties = shared | _properties(element.properties.decode(errors="surrogateescape")) | self._own
-        properties.setdefault(UNIQ_KEY, self._unique_ids.next())
+        """One message of a batch: its own properties, what only the batch says, and what the broker says."""
+        text = element.properties.decode(errors="surrogateescape")
+        found = _properties(text)
+        missing = {name: value for name, value in head.properties.items() if name not in found and name != UNIQ_KEY}
+        properties = found | missing | self._own
         self._check_asked(head.topic, properties)
         if not element.body:
             raise IllegalMessage(f"a batch for topic {head.topic.name!r} holds a message with an empty body")
+        if _find_plain_id(text):  # kept as they are, as those of a message that comes alone
+            data = element.properties + format_properties(missing | self._own)
+        else:
+            properties.setdefault(UNIQ_KEY, self._unique_ids.next())
+            data = format_properties(properties)
         target = Target(head.topic.name, head.queue, properties)
-        return self._draft(target, element.body, head._replace(flag=element.flag), born)
+        return self._draft(target, element.body, data, head._replace(flag=element.flag), born)
 
     def _inner_batch(self, head: _Head, body: bytes, count: int, born: Born) -> Sent:
         """A batch that is kept as one record."""
         properties = head.properties | self._own | {INNER_NUM: str(count)}
         target = Target(head.topic.name, head.queue, properties)
         flags = head.sys_flag | SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
-        draft = self._draft(target, body, head._replace(sys_flag=flags), born)
+        draft = self._draft(target, body, format_properties(properties), head._replace(sys_flag=flags), born)
         return Sent((draft,), head.queue, head.properties[UNIQ_KEY], is_batch=True, is_one_record=True)
 
-    def _draft(self, target: Target, body: bytes, head: _Head, born: Born) -> DraftFields:
+    def _draft(self, target: Target, body: bytes, data: bytes, head: _Head, born: Born) -> DraftFields:
         if len(body) > self.max_body:
             raise BodyTooLarge(target.topic, size=len(body), limit=self.max_body)
-        data = format_properties(target.properties)
         if len(data) > self.max_properties:
             raise PropertiesTooLarge(target.topic, size=len(data), limit=self.max_properties)
         return (
@@ -331,6 +320,25 @@ def short_fields(request: Command) -> Mapping[str, str]:
     if request.code not in _LONG_FORM:
         return request.fields
     return {_SHORT_NAMES[name]: value for name, value in request.fields.items() if name in _SHORT_NAMES}
+
+
+def _find_plain_id(properties: str) -> str:
+    """The unique id in properties that ask for no more than to be stored; nothing if they do, or have none."""
+    at = properties.find(_UNIQUE)
+    if (
+        at < 0
+        or (at and properties[at - 1] != "\x02")
+        or properties[-1] != "\x02"
+        or "DELAY" in properties
+        or "TIMER_" in properties
+        or "TRAN_MSG" in properties
+        or "POP_CK" in properties
+        or "INNER_" in properties
+        or "REPLY_TO_CLIENT" in properties
+        or TRANSIENT_PREFIX in properties
+    ):
+        return ""
+    return properties[at + len(_UNIQUE) : properties.index("\x02", at)]
 
 
 def _properties(text: str) -> dict[str, str]:

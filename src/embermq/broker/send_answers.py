@@ -63,13 +63,14 @@ class SendAnswers:
         add, heads, host, after = frames.append, _HEADS, self.host_text(peer), self._after_position
         offsets, positions = submitted.offsets, submitted.positions
         for each in wanted:
-            request, begin, drafts, queue, unique_id, _ = each
+            request, begin, drafts, queue, unique_id, more = each
             if request.flag & ONEWAY:
                 continue
-            if request.form == JSON_FORM and drafts == 1 and unique_id.isalnum() and unique_id.isascii():
+            if request.form == JSON_FORM and not more and unique_id.isalnum() and unique_id.isascii():
+                ids = f"{host}{positions[begin]:016X}" if drafts == 1 else _ids(host, positions[begin : begin + drafts])
                 header = (
-                    f'{{"code":0,"extFields":{{"queueId":"{queue}","transactionId":"{unique_id}","msgId":"{host}'
-                    f'{positions[begin]:016X}{after}{offsets[begin]}"}},"flag":1,"language":"PYTHON",'
+                    f'{{"code":0,"extFields":{{"queueId":"{queue}","transactionId":"{unique_id}","msgId":"{ids}'
+                    f'{after}{offsets[begin]}"}},"flag":1,"language":"PYTHON",'
                     f'"opaque":{request.opaque},"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
                 )
                 add(heads.get(len(header)) or _head_of(len(header)))
@@ -104,7 +105,7 @@ class SendAnswers:
         positions = submitted.positions[wanted.begin : wanted.begin + wanted.drafts]
         fields = {
             "queueId": str(wanted.queue),
-            "msgId": ",".join(f"{host}{position:016X}" for position in positions),
+            "msgId": _ids(host, positions),
             "queueOffset": str(submitted.offsets[wanted.begin]),
         }
         if wanted.unique_id:
@@ -118,6 +119,11 @@ class SendAnswers:
         if text is None:
             text = self._hosts[host] = encode_host(host).hex().upper()
         return text
+
+
+def _ids(host: str, positions: Sequence[int]) -> str:
+    """The ids of the messages at these positions."""
+    return ",".join(f"{host}{position:016X}" for position in positions)
 
 
 def _head_of(size: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from typing import TYPE_CHECKING, Final
 
 from embermq.cli.connect import Nouns, add_verb, make_client, run_with_cluster
@@ -101,13 +102,13 @@ def bench_consume(arguments: argparse.Namespace) -> int:
 
 async def _send(cluster: Cluster, arguments: argparse.Namespace, log: ClientLog) -> int:
     from embermq.cli.load.figures import find_figures
-    from embermq.cli.load.report import print_facts, print_report
+    from embermq.cli.load.report import notes_of, print_facts, print_report
     from embermq.cli.load.sending import LATENCY, Load, Sender, make_tally
 
     topic = arguments.topic
     load = Load(topic, arguments.size, arguments.in_flight, arguments.batch, arguments.tags, arguments.rate)
     route = await cluster.routes.find_writable(topic)
-    tally = make_tally()
+    tally, notes = make_tally(), list[str]()
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(make_client(arguments)) for _ in range(arguments.connections)]
         sender = Sender(clients, load, route)
@@ -115,7 +116,7 @@ async def _send(cluster: Cluster, arguments: argparse.Namespace, log: ClientLog)
         source = await find_figures(arguments.metrics, route, kind="send", topic=topic)
         course = _course(arguments)
         await sender.measure(course, tally)
-        figures = await _finish(source, tally.messages)
+        figures = await _finish(source, tally.messages, notes)
     facts = {
         "topic": topic,
         **{name: getattr(load, name) for name in ("size", "batch")},
@@ -130,29 +131,30 @@ async def _send(cluster: Cluster, arguments: argparse.Namespace, log: ClientLog)
         places = f"{arguments.connections} × {load.in_flight} in flight{batches}"
         how = f"{load.size} bytes each, {places}; {warmed_up} to warm up"
         print_report(tally, figures, how=how, kinds={LATENCY: ""})
-    return _end(course, tally, log, rate=None if course.interrupted.is_set() else load.rate)
+    rate = None if course.interrupted.is_set() else load.rate
+    return _end(course, tally, [*notes, *notes_of(tally, log, rate=rate)])
 
 
 async def _consume(cluster: Cluster, arguments: argparse.Namespace, log: ClientLog) -> int:
     from embermq.cli.load import consuming
     from embermq.cli.load.figures import find_figures
-    from embermq.cli.load.report import print_facts, print_report
+    from embermq.cli.load.report import notes_of, print_facts, print_report
     from embermq.cli.output import count_of
 
     reading = consuming.Reading(arguments.topic, arguments.start, arguments.batch, arguments.group)
     route = await cluster.routes.read(reading.topic)
     source = await find_figures(arguments.metrics, route, kind="pull", topic=reading.topic)
-    tally, course = consuming.make_tally(), _course(arguments)
+    tally, course, notes = consuming.make_tally(), _course(arguments), list[str]()
     async with make_client(arguments) as client:
         await consuming.consume(cluster, client, reading, course, tally)
-    figures = await _finish(source, tally.messages)
+    figures = await _finish(source, tally.messages, notes)
     if arguments.json:
         print_facts({"topic": reading.topic, "group": reading.group, "batch": reading.batch}, tally, figures)
     else:
         who = f"group {reading.group}" if reading.group else "without a group"
         titles = {consuming.SINCE_STORED: "since stored", consuming.SINCE_BORN: "since born"}
         print_report(tally, figures, how=f"{who}, {count_of(len(route.read_queues), 'queue')}", kinds=titles)
-    return _end(course, tally, log)
+    return _end(course, tally, [*notes, *notes_of(tally, log)])
 
 
 def _course(arguments: argparse.Namespace) -> Course:
@@ -162,22 +164,23 @@ def _course(arguments: argparse.Namespace) -> Course:
     return Course(messages=arguments.messages, seconds=seconds)
 
 
-async def _finish(source: FiguresSource | None, messages: int) -> Figures | None:
+async def _finish(source: FiguresSource | None, messages: int, notes: list[str]) -> Figures | None:
     """What the server says of the run; that it says nothing is no reason to lose what was measured."""
-    from embermq.cli.output import print_note
     from embermq.errors import EmberError
 
     try:
         return None if source is None else await source.finish(messages)
     except EmberError as error:
-        print_note(str(error))
+        notes.append(str(error))
         return None
 
 
-def _end(course: Course, tally: Tally, log: ClientLog, *, rate: float | None = None) -> int:
-    from embermq.cli.load.report import print_notes
+def _end(course: Course, tally: Tally, notes: list[str]) -> int:
+    from embermq.cli.output import print_note
 
-    print_notes(tally, log, rate=rate)
+    sys.stdout.flush()  # so that the notes stand behind it wherever both go
+    for note in notes:
+        print_note(note)
     if course.interrupted.is_set():
         return _INTERRUPTED
     return _FAILED if tally.errors else 0

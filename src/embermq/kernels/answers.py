@@ -5,7 +5,7 @@ JSON answers are pieces of text with numbers and ids between them, binary ones t
     {"code":0,"extFields":{"queueId":"▮","transactionId":"▮","msgId":"▮▮","TRACE_ON":"true","MSG_REGION":"…",
     "queueOffset":"▮"},"flag":1,"language":"PYTHON","opaque":▮,"serializeTypeCurrentRPC":"JSON","version":479}
 
-The bytes are those of the broker's own answers.
+For a batch, msgId is a list. The bytes are those of the broker's own answers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from typing import Final, NamedTuple
 
 from embermq.format.command import ANSWER, LANGUAGES, VERSION
 from embermq.format.frame import BINARY_FORM, JSON_FORM
+from embermq.kernels.columns import RECORD_POSITION, RECORD_WIDTH
 from embermq.kernels.compiling import Table, inlined, kernel, part, variable
 from embermq.kernels.memory import address_of, copy, fits, get, load_u8, store_8, store_16, store_32
 from embermq.kernels.send_rows import (
+    DRAFTS,
+    FIRST_DRAFT,
     FORM,
     ONEWAY,
     OPAQUE,
@@ -42,20 +45,23 @@ _HEX_SIZE: Final = 16  # of a position in a message id
 _LONGEST_NUMBER: Final = 20
 _LONGEST_UNIQUE: Final = 64 * 1024  # no header holds a longer one
 _PYTHON: Final = LANGUAGES.index("PYTHON")
+_COMMA: Final = ord(",")
+_RECORD_SIZE: Final = RECORD_WIDTH * 8
 
 # The pieces that an AnswerTexts keeps, one after the other; their ends stand before them.
 _BEFORE_QUEUE: Final = 0
 _BEFORE_UNIQUE: Final = 1
-_BEFORE_POSITION: Final = 2
+_BEFORE_IDS: Final = 2
 _BEFORE_OFFSET: Final = 3
 _BEFORE_OPAQUE: Final = 4
 _END: Final = 5
 _BINARY_QUEUE: Final = 6
-_BINARY_POSITION: Final = 7
+_BINARY_IDS: Final = 7
 _BINARY_OFFSET: Final = 8
 _BINARY_UNIQUE: Final = 9
 _BINARY_END: Final = 10
-_PIECES: Final = 11
+_HOST: Final = 11  # an id is this and the position
+_PIECES: Final = 12
 
 
 class Written(NamedTuple):
@@ -79,15 +85,16 @@ class AnswerTexts:
         pieces = (
             b'{"code":0,"extFields":{"queueId":"',
             b'","transactionId":"',
-            b'","msgId":"' + host,
+            b'","msgId":"',
             b'","TRACE_ON":"true","MSG_REGION":' + json.dumps(region).encode() + b',"queueOffset":"',
             b'"},"flag":1,"language":"PYTHON","opaque":',
             b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
             _field("queueId"),
-            _field("msgId") + struct.pack(">i", len(host) + _HEX_SIZE) + host,
+            _field("msgId"),
             _field("queueOffset"),
             _field("transactionId"),
             _field(MSG_REGION, region.encode(errors="replace")) + _field(TRACE_ON, b"true"),
+            host,
         )
         assert len(pieces) == _PIECES
         ends = [sum(map(len, pieces[: number + 1])) for number in range(_PIECES)]
@@ -158,6 +165,41 @@ def _write_position(out: int, position: int) -> int:
 
 
 @part
+def _write_id(out: int, texts: int, position: int) -> int:
+    return _write_position(_write_piece(out, texts, _HOST), position)
+
+
+@part
+def _ids_size(row: int, texts: int) -> int:
+    """Bytes of a row's ids with the commas between them."""
+    return get(row, DRAFTS) * (_piece_size(texts, _HOST) + _HEX_SIZE + 1) - 1
+
+
+@part
+def _write_ids(out: int, row: int, records: int, texts: int) -> int:
+    out = _write_id(out, texts, get(row, POSITION))
+    first = get(row, FIRST_DRAFT)
+    for number in range(first + 1, first + get(row, DRAFTS)):
+        store_8(out, _COMMA)
+        out = _write_id(out + 1, texts, get(records + number * _RECORD_SIZE, RECORD_POSITION))
+    return out
+
+
+@part
+def _are_stored(row: int, records: int, record_count: int) -> bool:
+    """Whether it is known where the messages of a row are."""
+    first, count = get(row, FIRST_DRAFT), get(row, DRAFTS)
+    if get(row, POSITION) < 0 or count < 1:
+        return False
+    if count > 1 and not fits(first, count, record_count):
+        return False
+    number, end = first + 1, first + count
+    while number < end and get(records + number * _RECORD_SIZE, RECORD_POSITION) >= 0:
+        number += 1
+    return number >= end
+
+
+@part
 def _is_alphanumeric(at: int, size: int) -> bool:
     for index in range(size):
         byte = load_u8(at + index)
@@ -168,15 +210,15 @@ def _is_alphanumeric(at: int, size: int) -> bool:
 
 
 @inlined
-def _write_json(out: int, row: int, unique: int, texts: int, size: int) -> None:
+def _write_json(out: int, row: int, records: int, unique: int, texts: int, size: int) -> None:
     store_32(out, _HEAD_SIZE - 4 + size)
     store_32(out + 4, JSON_FORM << 24 | size)
     out = _write_piece(out + _HEAD_SIZE, texts, _BEFORE_QUEUE)
     out = _write_number(out, get(row, QUEUE), _count_digits(get(row, QUEUE)))
     out = _write_piece(out, texts, _BEFORE_UNIQUE)
     copy(out, unique, get(row, UNIQUE_SIZE))
-    out = _write_piece(out + get(row, UNIQUE_SIZE), texts, _BEFORE_POSITION)
-    out = _write_position(out, get(row, POSITION))
+    out = _write_piece(out + get(row, UNIQUE_SIZE), texts, _BEFORE_IDS)
+    out = _write_ids(out, row, records, texts)
     out = _write_piece(out, texts, _BEFORE_OFFSET)
     out = _write_number(out, get(row, QUEUE_OFFSET), _count_digits(get(row, QUEUE_OFFSET)))
     out = _write_piece(out, texts, _BEFORE_OPAQUE)
@@ -193,7 +235,7 @@ def _write_number_field(out: int, texts: int, piece: int, value: int) -> int:
 
 
 @inlined
-def _write_binary(out: int, row: int, unique: int, texts: int, size: int) -> None:
+def _write_binary(out: int, row: int, records: int, unique: int, texts: int, size: int) -> None:
     store_32(out, _HEAD_SIZE - 4 + size)
     store_32(out + 4, BINARY_FORM << 24 | size)
     store_16(out + 8, 0)
@@ -204,8 +246,9 @@ def _write_binary(out: int, row: int, unique: int, texts: int, size: int) -> Non
     store_32(out + 21, 0)  # no remark
     store_32(out + 25, size - 21)
     out = _write_number_field(out + 29, texts, _BINARY_QUEUE, get(row, QUEUE))
-    out = _write_piece(out, texts, _BINARY_POSITION)
-    out = _write_position(out, get(row, POSITION))
+    out = _write_piece(out, texts, _BINARY_IDS)
+    store_32(out, _ids_size(row, texts))
+    out = _write_ids(out + 4, row, records, texts)
     out = _write_number_field(out, texts, _BINARY_OFFSET, get(row, QUEUE_OFFSET))
     out = _write_piece(out, texts, _BINARY_UNIQUE)
     store_32(out, get(row, UNIQUE_SIZE))
@@ -214,9 +257,9 @@ def _write_binary(out: int, row: int, unique: int, texts: int, size: int) -> Non
 
 
 @inlined
-def _header_size(row: int, fixed_json: int, fixed_binary: int) -> int:
+def _header_size(row: int, texts: int, fixed_json: int, fixed_binary: int) -> int:
     numbers = _count_digits(get(row, QUEUE)) + _count_digits(get(row, QUEUE_OFFSET))
-    size = numbers + _HEX_SIZE + get(row, UNIQUE_SIZE)
+    size = numbers + _ids_size(row, texts) + get(row, UNIQUE_SIZE)
     if get(row, FORM) == JSON_FORM:
         return size + fixed_json + _count_digits(get(row, OPAQUE))
     return size + fixed_binary
@@ -228,45 +271,49 @@ def _is_plain(row: int, unique: int, scratch_size: int) -> bool:
     size, form = get(row, UNIQUE_SIZE), get(row, FORM)
     if size <= 0 or size > _LONGEST_UNIQUE or not fits(get(row, UNIQUE_AT), size, scratch_size):
         return False
-    if get(row, POSITION) < 0 or get(row, QUEUE_OFFSET) < 0 or get(row, QUEUE) < 0:
+    if get(row, QUEUE_OFFSET) < 0 or get(row, QUEUE) < 0:
         return False
     if not -(2**31) <= get(row, OPAQUE) < 2**31:
         return False
     return form == BINARY_FORM or (form == JSON_FORM and _is_alphanumeric(unique, size))
 
 
-@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64, int64)")
+@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def write_answers(
-    rows: int, count: int, scratch: int, scratch_size: int, texts: int, texts_size: int, out: int, out_size: int
-) -> tuple[int, int, int]:
-    """Write the answers to `count` rows, none for those that want none; see Written for what is returned."""
+    rows: int, count: int, records: int, record_count: int, scratch: int, scratch_size: int, texts: int,
+    texts_size: int, out: int, out_size: int,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Write the answers to `count` rows, none for those that want none; see Written for what is returned.
+
+    `records` has a row for every message.
+    """
     at, end = out, out + out_size
     if not _check_texts(texts, texts_size):
         return 0, 0, NOT_PLAIN
     last = get(texts, _END)
-    fixed_json, fixed_binary = last, get(texts, _BINARY_END) - last + 21 + 3 * 4
+    fixed_json, fixed_binary = last, get(texts, _BINARY_END) - last + 21 + 4 * 4
     for number in range(count):
         row = rows + number * ROW_SIZE
         if get(row, ONEWAY) != 0:
             continue
         unique = scratch + get(row, UNIQUE_AT)
-        if not _is_plain(row, unique, scratch_size):
+        if not _is_plain(row, unique, scratch_size) or not _are_stored(row, records, record_count):
             return number, at - out, NOT_PLAIN
-        size = _header_size(row, fixed_json, fixed_binary)
+        size = _header_size(row, texts, fixed_json, fixed_binary)
         if end - at < _HEAD_SIZE + size:
             return number, at - out, OUTPUT_FULL
         if get(row, FORM) == JSON_FORM:
-            _write_json(at, row, unique, texts, size)
+            _write_json(at, row, records, unique, texts, size)
         else:
-            _write_binary(at, row, unique, texts, size)
+            _write_binary(at, row, records, unique, texts, size)
         at += _HEAD_SIZE + size
     return count, at - out, ALL_DONE
 
 
-@kernel("UniTuple(int64, 2)(int64, int64, int64[:, ::1], int64, int64, int64, int64, int64, int64)")
+@kernel("UniTuple(int64, 2)(int64, int64, int64[:, ::1], int64, int64, int64, int64, int64, int64, int64, int64)")
 def write_shares(
-    rows: int, row_count: int, shares: Table, scratch: int, scratch_size: int, texts: int, texts_size: int, out: int,
-    out_size: int,
+    rows: int, row_count: int, shares: Table, records: int, record_count: int, scratch: int, scratch_size: int,
+    texts: int, texts_size: int, out: int, out_size: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Write the answers of many peers, one after the other; how many peers are done, and why not all.
 
@@ -280,8 +327,9 @@ def write_shares(
         if not row <= end <= row_count:
             return number, NOT_PLAIN
         _, size, reason = write_answers(
-            rows + row * ROW_SIZE, end - row, scratch, scratch_size, texts, texts_size, out + at, out_size - at
-        )
+            rows + row * ROW_SIZE, end - row, records, record_count, scratch, scratch_size, texts, texts_size,
+            out + at, out_size - at,
+        )  # fmt: skip
         if reason != ALL_DONE:
             return number, reason
         row, at = end, at + size
@@ -289,13 +337,16 @@ def write_shares(
     return len(shares), ALL_DONE
 
 
-def answer_rows(from_: SendRows, begin: int, end: int, texts: AnswerTexts, out: int, out_size: int) -> Written:
+def answer_rows(
+    from_: SendRows, begin: int, end: int, records: Table, texts: AnswerTexts, out: int, out_size: int
+) -> Written:
     """The same for the rows [begin, end) of memory that belongs together."""
+    assert records.shape[1] == RECORD_WIDTH
     if not 0 <= begin <= end <= from_.capacity:
         raise ValueError(f"rows {begin} to {end}; there are {from_.capacity}")
     return Written._make(
         write_answers(
-            from_.rows_address + begin * ROW_SIZE, end - begin, from_.scratch_address, from_.scratch_size,
-            texts.address, texts.size, out, out_size,
+            from_.rows_address + begin * ROW_SIZE, end - begin, int(records.ctypes.data), len(records),
+            from_.scratch_address, from_.scratch_size, texts.address, texts.size, out, out_size,
         )
     )  # fmt: skip

@@ -12,10 +12,10 @@ from embermq.kernels.send_fields import (
     NEEDED,
     OTHER_FIELD,
     PROPERTIES_FIELD,
-    SEND,
-    SEND_SHORT,
     TOPIC_FIELD,
     find_field,
+    is_batch_as_told,
+    is_send,
     keep_properties,
     take_number,
 )
@@ -88,7 +88,7 @@ def read_binary(
     if end - begin < _FIXED + 4:
         return False, NOT_PLAIN, out
     code, flag = load_u16(begin), load_i32(begin + _FLAG_AT)
-    if code not in (SEND_SHORT, SEND) or flag not in (0, 2):
+    if not is_send(code) or flag not in (0, 2):
         return False, NOT_PLAIN, out
     put(row, OPAQUE, load_i32(begin + _OPAQUE_AT))
     put(row, ONEWAY, flag >> 1)
@@ -101,4 +101,6 @@ def read_binary(
     if fields_size < 0 or end - fields < fields_size:
         return False, NOT_PLAIN, out
     after, out = _read_fields(code, fields, fields + fields_size, limit, scratch, out, out_end, row)
+    if after >= 0 and not is_batch_as_told(code, row):
+        after = NOT_PLAIN
     return after >= 0, after, out

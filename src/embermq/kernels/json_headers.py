@@ -25,10 +25,10 @@ from embermq.kernels.send_fields import (
     NEEDED,
     OTHER_FIELD,
     PROPERTIES_FIELD,
-    SEND,
-    SEND_SHORT,
     TOPIC_FIELD,
     find_field,
+    is_batch_as_told,
+    is_send,
     keep_properties,
     take_number,
 )
@@ -228,7 +228,7 @@ def _keep_member(member: int, value: int, row: int) -> bool:
     if not -_I32 <= value < _I32:
         return False
     if member == _CODE:
-        return value in (SEND_SHORT, SEND)
+        return is_send(value)
     if member == _FLAG:
         put(row, ONEWAY, value >> 1)
         return value in (0, 2)
@@ -302,4 +302,6 @@ def read_json(
     put(row, TOPIC_SIZE, 0)
     while after >= 0 and get(row, TOPIC_SIZE) == 0:  # twice if the fields, a topic among them, come before the code
         code, after, written = _read_members(code, begin, end, limit, scratch, out, out_end, row)
+    if after >= 0 and not is_batch_as_told(code, row):
+        after = NOT_PLAIN
     return after >= 0, after, written

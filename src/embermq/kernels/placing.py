@@ -1,7 +1,7 @@
 """Plain SENDs find their places: topic and queue when they are read, offsets when they are stored.
 
-    rows      of parse_sends: one a message, see send_rows.py
-    drafts    what encode_records takes, filled from the rows
+    rows      of parse_sends: one a frame, see send_rows.py
+    drafts    what encode_records takes, one a message; those of a row lie side by side
     queues    rows │ count      of every topic: where it is said where the rows of its queues are, and how many it has
     numbers   next │ …          eight of every queue, see log/queue_table.py
 
@@ -31,23 +31,18 @@ from embermq.kernels.columns import (
     RECORD_SIZE,
     RECORD_WIDTH,
 )
-from embermq.kernels.compiling import Table, kernel, part
-from embermq.kernels.memory import get, put, row_at
+from embermq.kernels.compiling import Table, kernel, part, variable
+from embermq.kernels.memory import fits, get, put, row_at
 from embermq.kernels.send_rows import (
-    BODY_AT,
-    BODY_SIZE,
     BORN_TIME,
     COLUMNS,
-    FLAG,
+    DRAFTS,
+    FIRST_DRAFT,
     POSITION,
-    PROPERTIES_AT,
-    PROPERTIES_SIZE,
     QUEUE,
     QUEUE_OFFSET,
-    ROW_SIZE,
     SYS_FLAG,
     TOPIC,
-    UNIQUE_AT,
 )
 
 QUEUES_WIDTH: Final = 2
@@ -68,38 +63,35 @@ def _find_row(queues: Table, topic: int, queue: int, numbers: int, numbers_size:
     return numbers + at * 8 if 0 <= at < numbers_size else 0
 
 
-@kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def draft_rows(
-    rows: int, drafts: int, count: int, body_base: int, text_base: int, host: int, host_flag: int, queues: int,
-    topic_count: int,
-) -> int:  # fmt: skip
-    """Fill `count` drafts from as many rows; how many there are before the first without a queue.
+@part
+def has_queue(row: int, queues: int, topic_count: int) -> bool:
+    """Whether there is the queue that a row asks for; `queues` is the address of such a table."""
+    topic, queue = get(row, TOPIC), get(row, QUEUE)
+    return 0 <= topic < topic_count and 0 <= queue < get(queues + topic * (QUEUES_WIDTH * 8), _COUNT)
 
-    The bases are added to where bodies and texts are. `host` is the number of the sender's host, with its mark for
-    sys flags. `queues` is the address of such a table.
+
+@part
+def fill_draft(
+    draft: int, row: int, body_at: int, body_size: int, properties_at: int, properties_size: int, flag: int, host: int,
+    host_flag: int,
+) -> None:  # fmt: skip
+    """Make a draft of a message and of what its row says for all messages of the frame.
+
+    `host` is the number of the sender's host, with its mark for sys flags.
     """
-    for number in range(count):
-        row, draft = rows + number * ROW_SIZE, drafts + number * (DRAFT_WIDTH * 8)
-        topic, queue = get(row, TOPIC), get(row, QUEUE)
-        if not 0 <= topic < topic_count:
-            return number
-        if not 0 <= queue < get(queues + topic * (QUEUES_WIDTH * 8), _COUNT):
-            return number
-        put(draft, DRAFT_BODY_AT, get(row, BODY_AT) + body_base)
-        put(draft, DRAFT_BODY_SIZE, get(row, BODY_SIZE))
-        put(draft, DRAFT_PROPERTIES_AT, get(row, PROPERTIES_AT) + text_base)
-        put(row, UNIQUE_AT, get(row, UNIQUE_AT) + text_base)
-        put(draft, DRAFT_PROPERTIES_SIZE, get(row, PROPERTIES_SIZE))
-        put(draft, DRAFT_TOPIC, topic)
-        put(draft, DRAFT_QUEUE, queue)
-        put(draft, DRAFT_FLAG, get(row, FLAG))
-        put(draft, DRAFT_SYS_FLAG, get(row, SYS_FLAG) | host_flag)
-        put(draft, DRAFT_BORN_TIME, get(row, BORN_TIME))
-        put(draft, DRAFT_BORN_HOST, host)
-        put(draft, DRAFT_OFFSET, 0)
-        put(draft, DRAFT_RECONSUME_TIMES, 0)
-        put(draft, DRAFT_PREPARED_POSITION, 0)
-    return count
+    put(draft, DRAFT_BODY_AT, body_at)
+    put(draft, DRAFT_BODY_SIZE, body_size)
+    put(draft, DRAFT_PROPERTIES_AT, properties_at)
+    put(draft, DRAFT_PROPERTIES_SIZE, properties_size)
+    put(draft, DRAFT_TOPIC, get(row, TOPIC))
+    put(draft, DRAFT_QUEUE, get(row, QUEUE))
+    put(draft, DRAFT_FLAG, flag)
+    put(draft, DRAFT_SYS_FLAG, get(row, SYS_FLAG) | host_flag)
+    put(draft, DRAFT_BORN_TIME, get(row, BORN_TIME))
+    put(draft, DRAFT_BORN_HOST, host)
+    put(draft, DRAFT_OFFSET, 0)
+    put(draft, DRAFT_RECONSUME_TIMES, 0)
+    put(draft, DRAFT_PREPARED_POSITION, 0)
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64, int64[::1])")
@@ -134,17 +126,24 @@ def give_back_offsets(drafts: Table, queues: Table, numbers: int, numbers_size: 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64)")
 def tell_places(rows: Table, drafts: Table, records: Table, queues: Table, numbers: int, numbers_size: int) -> int:
-    """Write into every row where its message is, for the answer, and count it; how many there are."""
-    count = min(len(rows), len(drafts), len(records))
+    """Write into every row where its messages are, and count them; how many rows there are before one without them."""
+    count = min(len(drafts), len(records))
     if rows.shape[1] != COLUMNS or drafts.shape[1] != DRAFT_WIDTH or records.shape[1] != RECORD_WIDTH:
         return 0
-    for number in range(count):
-        row, draft, record = row_at(rows, number), row_at(drafts, number), row_at(records, number)
-        put(row, QUEUE_OFFSET, get(draft, DRAFT_OFFSET))
-        put(row, POSITION, get(record, RECORD_POSITION))
+    for number in range(len(rows)):
+        row = row_at(rows, number)
+        first, messages = get(row, FIRST_DRAFT), get(row, DRAFTS)
+        if messages < 1 or not fits(first, messages, count):
+            return number
+        draft = row_at(drafts, first)
         known = _find_row(queues, get(draft, DRAFT_TOPIC), get(draft, DRAFT_QUEUE), numbers, numbers_size)
         if known == 0:
             return number
-        put(known, _PUTS, get(known, _PUTS) + 1)
-        put(known, _PUT_SIZE, get(known, _PUT_SIZE) + get(record, RECORD_SIZE))
-    return count
+        put(row, QUEUE_OFFSET, get(draft, DRAFT_OFFSET))
+        put(row, POSITION, get(row_at(records, first), RECORD_POSITION))
+        size = variable(0)
+        for each in range(first, first + messages):
+            size += get(row_at(records, each), RECORD_SIZE)
+        put(known, _PUTS, get(known, _PUTS) + messages)
+        put(known, _PUT_SIZE, get(known, _PUT_SIZE) + size)
+    return len(rows)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from embermq.kernels.compiling import part
-from embermq.kernels.memory import load_u8, put
+from embermq.kernels.memory import get, load_u8, put
 from embermq.kernels.scanning import peek, read_number, read_word
 from embermq.kernels.send_properties import find_unique
 from embermq.kernels.send_rows import (
     BORN_TIME,
+    DRAFTS,
     FLAG,
     PROPERTIES_AT,
     PROPERTIES_SIZE,
@@ -31,6 +32,7 @@ ALL_FIELDS: Final = NEEDED | 1 << RETRIES_FIELD | 1 << BATCH_FIELD
 
 SEND: Final = 10  # fields by their full names
 SEND_SHORT: Final = 310  # fields named by a letter
+SEND_BATCH: Final = 320  # the same for a batch
 
 _I32: Final = 2**31
 _CLIENTS_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK)
@@ -44,6 +46,7 @@ _PROPERTIES_NAME: Final = (int.from_bytes(b"properti"), int.from_bytes(b"es"))
 _BORN_TIME_NAME: Final = (int.from_bytes(b"bornTime"), int.from_bytes(b"stamp"))
 _RETRIES_NAME: Final = (int.from_bytes(b"reconsum"), int.from_bytes(b"eTimes"))
 _FALSE: Final = int.from_bytes(b"false")
+_TRUE: Final = int.from_bytes(b"true")
 
 
 @part
@@ -96,7 +99,11 @@ def find_field(code: int, at: int, size: int) -> int:
 def take_number(field: int, at: int, end: int, row: int) -> int:
     """Keep the number of a field, or make sure that it says nothing unusual; the byte after it, -1 if it does."""
     if field == BATCH_FIELD:
-        return at + 5 if peek(at, end) >> 24 == _FALSE else -1
+        word = peek(at, end)
+        if word >> 32 == _TRUE:
+            put(row, DRAFTS, 0)
+            return at + 4
+        return at + 5 if word >> 24 == _FALSE else -1
     value, after = read_number(at, end)
     if field == RETRIES_FIELD:
         return after if value == 0 else -1
@@ -108,6 +115,18 @@ def take_number(field: int, at: int, end: int, row: int) -> int:
         return -1
     put(row, field, value)
     return after
+
+
+@part
+def is_send(code: int) -> bool:
+    """Whether a request of this code brings messages."""
+    return code in (SEND_SHORT, SEND, SEND_BATCH)
+
+
+@part
+def is_batch_as_told(code: int, row: int) -> bool:
+    """Whether the field that says so has a batch where the code does."""
+    return (get(row, DRAFTS) == 0) == (code == SEND_BATCH)
 
 
 @part

@@ -1,7 +1,8 @@
-"""What is known of plain SENDs on their way through the kernels: one row of 64-bit numbers each.
+"""What is known of plain SENDs on their way through the kernels: one row of 64-bit numbers a frame.
 
 `parse_sends` fills a row up to BODY_SIZE. The columns after it belong to those who store the message:
-the number of its topic, and where it went. `write_answers` reads all of them.
+the number of its topic, and where it went. `write_answers` reads all of them. The messages of a frame, one or a
+batch of them, are drafts side by side.
 
     source    what was received; TOPIC_AT and BODY_AT count from its first byte
     scratch   properties as they are stored, without escapes; PROPERTIES_AT and UNIQUE_AT count from its first byte
@@ -30,9 +31,11 @@ BODY_AT: Final = 13
 BODY_SIZE: Final = 14
 TOPIC: Final = 15
 QUEUE_OFFSET: Final = 16
-POSITION: Final = 17
+POSITION: Final = 17  # of the first message
+FIRST_DRAFT: Final = 18
+DRAFTS: Final = 19  # 0 for a batch whose messages are not counted yet
 
-COLUMNS: Final = 18
+COLUMNS: Final = 20
 ROW_SIZE: Final = COLUMNS * 8
 
 

@@ -5,7 +5,8 @@
     scratch  ├ properties ┼ properties ┼ properties ┤
 
 A plain SEND is a request 310 or 10, with or without an answer, for one message that only has to be stored: the same
-that the broker takes for plain. The first frame that is none is where `parse_sends` stops. Ordinary code takes that
+that the broker takes for plain. So is a request 320 for a batch; whether its messages are plain, too, is seen when
+they become drafts (`batches.py`). The first frame that is none is where `parse_sends` stops. Ordinary code takes that
 frame, and the kernel can go on behind it. What it takes it understands as ordinary code would; where it is not
 sure, it stops.
 
@@ -26,6 +27,7 @@ from embermq.kernels.send_properties import SCRATCH_FULL as _NO_ROOM
 from embermq.kernels.send_rows import (
     BODY_AT,
     BODY_SIZE,
+    DRAFTS,
     FORM,
     PROPERTIES_SIZE,
     ROW_SIZE,
@@ -102,6 +104,7 @@ def parse_sends(
         form, header = load_u8(at + 4), at + _HEAD_SIZE
         body = header + (load_i32(at + 4) & 0xFF_FFFF)
         after = at + _SIZE_SIZE + load_i32(at)
+        put(row, DRAFTS, 1)
         if form == JSON_FORM:
             is_plain, why, written = read_json(header, body, limit, scratch, out, out_end, row)
         else:

@@ -160,18 +160,27 @@ class IndexFile:
         self.mapped.write_numbers(SLOT, newest)
         self.write_header(IndexHeader(begin_time, store_time, begin_position, position, used_slots, number))
 
+    def make_ready(self, count: int) -> int:
+        """Get the disk space for `count` more entries, which the caller writes itself; where the file is in memory.
+
+        0 if it can only be written otherwise.
+        """
+        end = entry_at(self.slots, self.next_entry + count)
+        address = self.mapped.address(end)
+        if address:
+            self.mapped.touched(end)
+        return address
+
     def put_table(self, keys: Table) -> None:
         """The same for keys in a table, by a kernel."""
         from embermq.kernels.index_rows import put_index
 
-        end = entry_at(self.slots, self.next_entry + len(keys))
-        address = self.mapped.address(end)
+        address = self.make_ready(len(keys))
         if not address:  # the disk gave no space that can be mapped
             self.put([(key_hash, (position, store_time)) for key_hash, position, store_time in keys.tolist()])
             return
         count, reason = put_index(address, self.mapped.size, self.slots, self.entries, keys)
         assert count == len(keys), f"{count} of {len(keys)} keys put, reason {reason}"
-        self.mapped.touched(end)
 
     def iter_positions(self, key_hash: int, *, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Positions of records filed under `key_hash` that were stored in that time, newest first.

@@ -114,6 +114,17 @@ class KeyIndex:
             file.put(rows[at : at + count])
             at += count
 
+    def offer(self, count: int) -> tuple[IndexFile, int] | None:
+        """The file that the next `count` keys may be put into by a kernel, and where it is; None if plain code must.
+
+        It counts as changed from now on.
+        """
+        newest = self._files[-1] if self._files else None
+        if newest is None or not newest.entry_count or count > newest.room:
+            return None
+        address = newest.make_ready(count)
+        return (newest, address) if address else None
+
     def _put_table(self, keys: Table) -> None:
         if not len(keys):
             return

@@ -29,6 +29,7 @@ from embermq.kernels.placing import give_back_offsets, take_offsets
 from embermq.kernels.records import encode_records
 from embermq.log.commit_log import CommitLog, plan_runs
 from embermq.log.queue_table import QueueTable
+from embermq.log.record_batch import RecordBatch, make_batch
 
 LARGEST_HEAD = 128 + 255  # of a record: all but its body and properties
 
@@ -54,6 +55,7 @@ class DraftTable:
     store_host: int
     suffix: bytes  # the end of all properties
     kept: object = None  # whatever must stay where it is
+    firsts: Table | None = None  # of drafts that lie together, the number of each first; None if all may lie apart
 
     def __len__(self) -> int:
         return len(self.drafts)
@@ -67,7 +69,7 @@ class Piece(NamedTuple):
     address: int  # of the memory that they were written to
     data: memoryview  # of the file, which may show them only when they are on disk
     records: Table
-    places: Table | None = None  # where the numbers of their queues are
+    batch: RecordBatch | None = None  # the same for queues and index; None if they are read from the log again
 
 
 class TableAppended(NamedTuple):
@@ -134,8 +136,10 @@ def append_table(commit_log: CommitLog, numbers: QueueTable, table: DraftTable) 
         while done < len(table):
             piece, is_full = _append_piece(commit_log, table, done, store_time, records)
             if piece is not None:
-                pieces.append(piece._replace(places=places[done : done + len(piece.records)]))
+                piece_places = places[done : done + len(piece.records)]
                 done += len(piece.records)
+                # Now, because what it was written to may serve the next file.
+                pieces.append(piece._replace(batch=_batch_of(piece, piece_places)))
             if is_full:
                 commit_log.close_file()
     except Exception as failure:
@@ -155,15 +159,16 @@ def _append_piece(
     file = commit_log.chain.append_file()
     at, left = file.written, len(table) - begin
     most = table.size + left * (LARGEST_HEAD + len(table.suffix))
+    room = max(file.size - at - BLANK_SIZE, 0)
+    wanted = left if table.firsts is None or most <= room else _count_fitting(table, table.firsts, begin, room)
     end = min(file.size, at + most + BLANK_SIZE)
     address = file.address(end) or file.address(file.size)
     assert address, f"{file.path} has its space, but cannot be written in memory"
-    count, used, reason = encode_records(
-        table.drafts[begin:], table.source, table.source_size, table.texts, table.texts_size, table.topics,
-        table.hosts, table.store_host, address_of(table.suffix), len(table.suffix), store_time,
-        file.start + at, address + at, max(end - at - BLANK_SIZE, 0), records[begin:],
+    count, used, reason = _encode(
+        table, begin, begin + wanted, store_time, file.start + at, address + at, max(end - at - BLANK_SIZE, 0),
+        records[begin:],
     )  # fmt: skip
-    if count < left and reason != FULL:
+    if count < wanted and reason != FULL:
         raise AssertionError(f"a kernel refused a draft that another one made, reason {reason}")
     assert count or at, f"a record does not fit into a log file of {file.size}: see largest_body"
     if count == 0:
@@ -171,3 +176,31 @@ def _append_piece(
     file.took(used)
     data = file.view[at : at + used]
     return Piece(before, file.start + at + used, address + at, data, records[begin : begin + count]), count < left
+
+
+def _batch_of(piece: Piece, places: Table) -> RecordBatch | None:
+    batch = make_batch(piece.address, piece.data, piece.records, places)
+    return batch if batch is not None and len(batch) == len(piece.records) else None
+
+
+def _encode(
+    table: DraftTable, begin: int, end: int, store_time: int, position: int, target: int, room: int, records: Table
+) -> tuple[int, int, int]:
+    return encode_records(
+        table.drafts[begin:end], table.source, table.source_size, table.texts, table.texts_size, table.topics,
+        table.hosts, table.store_host, address_of(table.suffix), len(table.suffix), store_time, position, target, room,
+        records,
+    )  # fmt: skip
+
+
+def _count_fitting(table: DraftTable, firsts: Table, begin: int, room: int) -> int:
+    """How many drafts from number `begin` on fit into `room`, if what lies together is not divided.
+
+    Tried elsewhere, so that nothing has to be taken back from the log, where a crash could leave it.
+    """
+    left = len(table) - begin
+    memory, records = np.empty(room, np.uint8), np.empty((left, RECORD_WIDTH), np.int64)
+    count, _, _ = _encode(table, begin, len(table), 0, 0, int(memory.ctypes.data), room, records)
+    if count == left:
+        return left
+    return int(firsts[np.searchsorted(firsts, begin + count, side="right") - 1]) - begin

@@ -58,7 +58,13 @@ class MessageSizes:
 
     def count(self, items: Sequence[Placed]) -> None:
         """These were stored. Sorted and cut at the bounds: sorting numbers is faster than looking at each."""
-        sizes = sorted(items.sizes if isinstance(items, Batch) else [item.size for item in items])
+        found = items.sizes if isinstance(items, Batch) else [item.size for item in items]
+        largest = bisect_left(SIZE_BOUNDS, max(found))
+        if largest == bisect_left(SIZE_BOUNDS, min(found)):  # nearly always
+            self._counts[largest] += len(found)
+            self._total += sum(found)
+            return
+        sizes = sorted(found)
         begin = 0
         for index, bound in enumerate(SIZE_BOUNDS):
             end = bisect_right(sizes, bound, begin)

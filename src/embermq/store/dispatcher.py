@@ -76,6 +76,18 @@ class Dispatcher:
         while self._waiting_count > MOST_WAITING:
             self._waiting_count -= len(self._waiting.popleft().items)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something that was appended is not dispatched yet."""
+        return bool(self._waiting)
+
+    def passed(self, end: int, batch: Batch) -> None:
+        """Queues and index have these records already: tell whoever listens."""
+        self.position = end
+        self.last_store_time = batch.store_time
+        for listener in self.listeners:
+            listener(batch)
+
     def dispatch(self, visible: int) -> None:
         """Dispatch everything before log position `visible`."""
         while self.position < visible:

@@ -36,11 +36,10 @@ from embermq.store.statistics import Statistics
 
 if TYPE_CHECKING:
     from embermq.log.queue_table import QueueTable
-    from embermq.log.record_batch import RecordBatch
+    from embermq.log.quick_append import QuickAppend
     from embermq.log.table_append import DraftTable, TableAppended
 
     AppendTable = Callable[[CommitLog, QueueTable, DraftTable], TableAppended]
-    MakeBatch = Callable[..., RecordBatch | None]
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +94,7 @@ class Writer:
         self._clock = clock
         self._is_closed = False
         self._host_hex = commit_log.store_host.hex().upper()
-        self._table_code: tuple[AppendTable, MakeBatch] | None = None
+        self._table_code: tuple[QuickAppend, AppendTable] | None = None
 
     def put(self, make: Callable[[], Sequence[DraftFields]], *, together: bool = False) -> Receipts:
         """Store what `make` returns; it is called with the lock held, once puts are allowed."""
@@ -142,8 +141,6 @@ class Writer:
                 appended = self._append_table(table)
                 if appended.error is not None:
                     raise appended.error
-                if self._durability is Durability.ASYNC:
-                    self.dispatch()
             end = appended.pieces[-1].end
             if self._durability is Durability.SYNC:
                 self._wait_for_disk(end)
@@ -163,8 +160,6 @@ class Writer:
                 if self._is_closed:
                     raise StoreClosed(self._path)
                 appended = self._append_table(table)
-                if self._durability is Durability.ASYNC:
-                    self.dispatch()
         except Exception:
             self.statistics.refused += len(table)
             raise
@@ -252,21 +247,31 @@ class Writer:
                 raise
             raise refusal from error
 
-    def _find_table_code(self) -> tuple[AppendTable, MakeBatch]:
+    def _load_table_code(self) -> tuple[QuickAppend, AppendTable]:
         """What is only there where kernels are; kept, because an import costs as much as a few messages."""
-        from embermq.log.record_batch import make_batch
+        from embermq.log.quick_append import QuickAppend
         from embermq.log.table_append import append_table
 
-        self._table_code = append_table, make_batch
+        quick = QuickAppend(self._commit_log, self._offsets.table, self._dispatcher.index)
+        self._table_code = quick, append_table
         return self._table_code
 
     def _append_table(self, table: DraftTable) -> TableAppended:
-        append_table, make_batch = self._table_code or self._find_table_code()
-        appended = append_table(self._commit_log, self._offsets.table, table)
+        """Write a table to the log and, in `async` mode, dispatch it."""
+        quick, append_table = self._table_code or self._load_table_code()
+        dispatcher, is_async = self._dispatcher, self._durability is Durability.ASYNC
+        is_visible = is_async and dispatcher.position == self._commit_log.chain.end and not dispatcher.is_waiting
+        appended = quick.append(table, is_visible=is_visible)
+        is_dispatched = is_visible and appended is not None and quick.is_dispatched()
+        if appended is None:
+            appended = append_table(self._commit_log, self._offsets.table, table)
         for piece in appended.pieces:
-            batch = make_batch(piece.address, piece.data, piece.records, piece.places)
-            if batch is not None and len(batch) == len(piece.records):  # else it is read from the log again
-                self._dispatcher.expect(piece.begin, piece.end, batch)
+            if is_dispatched and piece.batch is not None:
+                dispatcher.passed(piece.end, piece.batch)
+            elif piece.batch is not None:
+                dispatcher.expect(piece.begin, piece.end, piece.batch)
+        if is_async and not is_dispatched:
+            self.dispatch()
         if appended.error is not None:
             return appended._replace(error=self._refusal_of(appended.error))
         return appended

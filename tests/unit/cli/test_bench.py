@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from embermq.broker.stages import ENGINE, PLAIN
 from embermq.cli.load.client_log import counting_events
 from embermq.cli.load.course import Course, Pace
-from embermq.cli.load.figures import FiguresSource, find_figures, usual_url
+from embermq.cli.load.figures import Figures, FiguresSource, Stage, Syncs, find_figures, usual_url
 from embermq.cli.load.latencies import Latencies, bucket_of, middle_of
-from embermq.cli.load.report import print_facts, print_notes, print_report
+from embermq.cli.load.report import notes_of, print_facts, print_report
 from embermq.cli.load.tally import Tally, format_ms, show_seconds
 from embermq.cli.main import main
 from embermq.client.routes import Route
@@ -223,6 +223,16 @@ def test_the_figures_of_pulls_are_their_own() -> None:
         asyncio.run(run(url))
 
 
+def test_the_share_of_the_engine_is_that_of_the_last_stage() -> None:
+    def share(*stages: Stage) -> float | None:
+        return Figures(list(stages), Syncs(0, 0.0)).engine_share
+
+    engine, plain = Stage("engine", "answer", 30, 1, 0.1), Stage("plain", "answer", 10, 1, 0.1)
+    assert share(engine, plain, Stage("engine", "read", 40, 1, 0.1)) == 0.75
+    assert share(Stage("plain", "find", 4, 1, 0.1)) == 0
+    assert share() is None
+
+
 def test_the_figures_of_another_server_are_not_shown() -> None:
     async def run(url: str) -> None:
         source = FiguresSource(url, "send", "orders", is_guess=True)
@@ -296,21 +306,19 @@ def test_a_run_without_messages_has_no_times(capsys: pytest.CaptureFixture[str])
     assert "server" not in facts
 
 
-def test_what_should_be_known_besides_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_should_be_known_besides_is_noted() -> None:
     tally = some_tally()
     with counting_events() as log:
+        assert list(notes_of(tally, log)) == []
         for number in range(3):
             logging.getLogger("embermq.client.routes").warning("not refreshed cause=%d", number)
-        print_notes(tally, log)
-        tally.fail("CallTimeout", "late")
-        tally.cpu_seconds = 1.9
-        print_notes(tally, log, rate=600.0)
-    assert capsys.readouterr().err.splitlines() == [
-        "ember: logged 3 times, the first: not refreshed cause=0",
-        "ember: logged 3 times, the first: not refreshed cause=0",
-        "ember: 1 error CallTimeout, the first: late",
-        "ember: 600 messages a second were not reached; more --in-flight or --connections may help",
-        "ember: the client is the limit; dev.py bench peers drives a server harder",
+    tally.fail("CallTimeout", "late\nagain")
+    tally.cpu_seconds = 1.9
+    assert list(notes_of(tally, log, rate=600.0)) == [
+        "logged 3 times, the first: not refreshed cause=0",
+        "1 error CallTimeout, the first: late again",
+        "600 messages a second were not reached; more --in-flight or --connections may help",
+        "the client is the limit; dev.py bench peers drives a server harder",
     ]
 
 

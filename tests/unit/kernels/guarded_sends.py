@@ -10,13 +10,17 @@ from random import Random
 
 import numpy as np
 
+from embermq.format.command import encode_command
 from embermq.format.queue_entry import QueueEntry, encode_queue_entry
+from embermq.kernels import turn
 from embermq.kernels.answers import AnswerTexts, write_answers
+from embermq.kernels.columns import DRAFT_WIDTH, RECORD_WIDTH
 from embermq.kernels.gather import collect_records, gather_records
 from embermq.kernels.send_rows import COLUMNS, ROW_SIZE
 from embermq.kernels.sends import parse_sends
 from embermq.kernels.topics import TopicTable, find_topic, number_topics
 from tests.unit.kernels.guarded_memory import GuardedMemory
+from tests.unit.kernels.sent_batches import HOST, BatchSpoiler, TurnReader
 from tests.unit.kernels.sent_frames import Spoiler
 
 ODD = (0, 1, -1, 2, 3, 7, 8, 15, 16, 17, 100, 2**31 - 1, -(2**31), 2**31, 2**62, 2**63 - 1, -(2**63))
@@ -30,12 +34,15 @@ class Rounds:
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
         self._spoiler = Spoiler(f"guarded-{seed}")
+        self._batches = BatchSpoiler(f"guarded-{seed}")
         self._memories = [GuardedMemory() for _ in range(6)]
         self.taken = 0
+        self.drafts = 0
 
     def run(self) -> None:
         for last in (False, True):
             self._sends(last=last)
+            self._turns(last=last)
             self._topics(last=last)
             self._odd_rows(last=last)
             self._pulls(last=last)
@@ -61,7 +68,39 @@ class Rounds:
         number_topics(rows, count, source, len(data), TOPICS.address, TOPICS.size)
         self._answers(rows, count, scratch, scratch_size, last=last)
 
-    def _answers(self, rows: int, count: int, scratch: int, scratch_size: int, *, last: bool) -> None:
+    def _turns(self, *, last: bool) -> None:
+        """Batches and other sends on their way to be stored, with all memory of a turn between guards."""
+        random = self._random
+        frames = [
+            encode_command(self._batches.command()) if random.random() < 0.8 else self._spoiler.frame()
+            for _ in range(random.choice((1, 2, 4)))
+        ]
+        data = b"".join(frames)[:100_000]
+        row_count, draft_count = random.choice((1, 2, 4, 4)), random.choice((0, 1, 2, 5, 16, 16, 16))
+        text_size = random.choice((1, 90, 150, 250, 400, 4096, 4096, 4096))
+        reader = TurnReader(room=random.choice((0, 1_000, *[1 << 24] * 6)))
+        reader.limit(body=1 << 22, properties=random.choice((60, *[32_000] * 6)))
+        reader.receive(self._place(0, data, last=last), len(data))
+        texts = self._place(1, bytes(text_size), last=last)
+        rows = self._place(2, bytes(row_count * ROW_SIZE), last=last)
+        drafts = self._place(5, bytes(draft_count * DRAFT_WIDTH * 8), last=last)
+        reader.place(rows, row_count, texts, text_size, drafts, draft_count)
+        host = self._place(3, HOST, last=last)
+        taken = turn.take_sends(reader.memory.address, 0, len(data), host, len(HOST), 0)
+        numbers = reader.memory.numbers
+        count, made = numbers[turn.COUNT], numbers[turn.DRAFT_COUNT]
+        assert 0 <= taken <= len(data) and 0 <= count <= row_count and 0 <= made <= draft_count
+        assert numbers[turn.TEXT_END] <= text_size
+        self.drafts += made
+        record_count = random.choice((0, made, made, max(made - 1, 0)))
+        positions = np.array(random.choices((0, 5, 2**62, -1), (9, 9, 9, 1), k=record_count * RECORD_WIDTH), np.int64)
+        records = self._place(5, positions.tobytes(), last=last)
+        self._answers(rows, count, texts, text_size, last=last, records=records, record_count=record_count)
+
+    def _answers(
+        self, rows: int, count: int, scratch: int, scratch_size: int, *, last: bool, records: int = 0,
+        record_count: int = 0,
+    ) -> None:  # fmt: skip
         room = self._random.choice((0, 7, 8, 2000, *[self._random.randrange(200, 420) for _ in range(12)]))
         texts = self._place(3, self._memories[3].read(REGION.address, REGION.size), last=last)
         if self._random.random() < 0.1:
@@ -71,7 +110,9 @@ class Rounds:
         else:
             size = REGION.size
         out = self._place(4, bytes(room), last=last)
-        done, written, _ = write_answers(rows, count, scratch, scratch_size, texts, size, out, room)
+        done, written, _ = write_answers(
+            rows, count, records, record_count, scratch, scratch_size, texts, size, out, room
+        )
         assert 0 <= done <= count and 0 <= written <= room
 
     def _odd_rows(self, *, last: bool) -> None:
@@ -130,6 +171,7 @@ def main(argument: str) -> None:
     for _ in range(int(argument)):
         rounds.run()
     assert rounds.taken > int(argument) // 20, f"only {rounds.taken} sends were taken"
+    assert rounds.drafts > int(argument) // 4, f"only {rounds.drafts} messages of batches were taken"
     print(f"{argument} rounds")
 
 

@@ -16,6 +16,8 @@ from embermq.format.frame import BINARY_FORM, JSON_FORM
 from embermq.format.host import encode_host
 from embermq.kernels import send_rows as column
 from embermq.kernels.answers import ALL_DONE, NOT_PLAIN, OUTPUT_FULL, AnswerTexts, Written, answer_rows
+from embermq.kernels.columns import RECORD_POSITION, RECORD_WIDTH
+from embermq.kernels.compiling import Table
 from embermq.kernels.send_rows import SendRows
 from embermq.model.message import Host
 from embermq.store.writer import Submitted
@@ -24,7 +26,7 @@ from tests.unit.kernels.sent_frames import CASES
 
 HOSTS = (Host("127.0.0.1", 10911), Host("2001:db8::1", 65535))
 REGIONS = ("DefaultRegion", "", 'a"b\\c%d', "Größe 中😀")
-Fact = tuple[int, int, int, int, int, int, str]  # opaque, flag, form, queue, offset, position, unique id
+Fact = tuple[int, int, int, int, int, tuple[int, ...], str]  # opaque, flag, form, queue, offset, positions, unique id
 
 _I32 = 2**31
 _facts = st.tuples(
@@ -33,40 +35,49 @@ _facts = st.tuples(
     st.sampled_from((JSON_FORM, BINARY_FORM)),
     st.integers(0, _I32 - 1),
     st.integers(0, 2**63 - 1),
-    st.integers(0, 2**63 - 1),
+    st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=40).map(tuple),
     st.from_regex(r"\A[0-9A-Za-z]{1,60}\Z"),
 )
 
 
-def fill(facts: Sequence[Fact]) -> SendRows:
+def fill(facts: Sequence[Fact]) -> tuple[SendRows, Table]:
+    """Rows, and the records of their messages."""
     rows = SendRows(len(facts), sum(len(fact[6].encode()) for fact in facts))
-    at = 0
-    for row, (opaque, flag, form, queue, offset, position, unique) in zip(rows.rows, facts, strict=True):
+    every = [position for fact in facts for position in fact[5]]
+    records = np.full((len(every), RECORD_WIDTH), -1, np.int64)
+    records[:, RECORD_POSITION] = every
+    at = first = 0
+    for row, (opaque, flag, form, queue, offset, positions, unique) in zip(rows.rows, facts, strict=True):
         data = unique.encode()
         rows.scratch[at : at + len(data)] = np.frombuffer(data, np.uint8)
         for place, value in (
             (column.OPAQUE, opaque), (column.ONEWAY, flag // ONEWAY), (column.FORM, form), (column.QUEUE, queue),
-            (column.QUEUE_OFFSET, offset), (column.POSITION, position), (column.UNIQUE_AT, at),
-            (column.UNIQUE_SIZE, len(data)),
+            (column.QUEUE_OFFSET, offset), (column.POSITION, positions[0]), (column.UNIQUE_AT, at),
+            (column.UNIQUE_SIZE, len(data)), (column.FIRST_DRAFT, first), (column.DRAFTS, len(positions)),
         ):  # fmt: skip
             row[place] = value
-        at += len(data)
-    return rows
+        at, first = at + len(data), first + len(positions)
+    return rows, records
 
 
 def by_kernel(facts: Sequence[Fact], *, region: str, host: Host, room: int) -> tuple[bytes, Written]:
     texts = AnswerTexts(region, encode_host(host).hex().upper().encode())
     out = np.zeros(max(room, 1), np.uint8)
-    got = answer_rows(fill(facts), 0, len(facts), texts, int(out.ctypes.data), room)
+    rows, records = fill(facts)
+    got = answer_rows(rows, 0, len(facts), records, texts, int(out.ctypes.data), room)
     return out[: got.size].tobytes(), got
 
 
 def by_broker(facts: Sequence[Fact], *, region: str, host: Host) -> bytes:
-    wanted: list[Answerable] = [
-        (Command(310, {}, b"", opaque, flag, form=form), index, 1, queue, unique, NO_FIELDS)
-        for index, (opaque, flag, form, queue, _, _, unique) in enumerate(facts)
-    ]
-    submitted = Submitted([fact[4] for fact in facts], [fact[5] for fact in facts], [1] * len(facts), 0, 0)
+    wanted: list[Answerable] = []
+    every: list[int] = []
+    offsets: list[int] = []
+    for opaque, flag, form, queue, offset, positions, unique in facts:
+        request = Command(310, {}, b"", opaque, flag, form=form)
+        wanted.append((request, len(every), len(positions), queue, unique, NO_FIELDS))
+        every += positions
+        offsets += range(offset, offset + len(positions))
+    submitted = Submitted(offsets, every, [1] * len(every), 0, 0)
     return SendAnswers(region, host_of=lambda peer: host).stored(RecordingPeer(), wanted, submitted)
 
 
@@ -89,7 +100,7 @@ def test_many_answers(cases: int) -> None:
                 random.choice((JSON_FORM, BINARY_FORM)),
                 random.randrange(2 ** random.randrange(32)),
                 random.randrange(2 ** random.randrange(64)),
-                random.randrange(2 ** random.randrange(64)),
+                tuple(random.randrange(2 ** random.randrange(64)) for _ in range(random.choice((1, 1, 2, 32)))),
                 random.randbytes(random.randrange(1, 30)).hex(),
             )
             for _ in range(100)
@@ -111,7 +122,8 @@ def test_it_stops_where_the_next_answer_does_not_fit(facts: list[Fact], data: st
         assert got == (len(facts), ends[-1], ALL_DONE)
 
 
-PLAIN: Fact = (7, 0, JSON_FORM, 1, 2, 3, "id1")
+PLAIN: Fact = (7, 0, JSON_FORM, 1, 2, (3,), "id1")
+BATCH: Fact = (7, 0, JSON_FORM, 1, 2, (3, 4, 5), "id1")
 
 
 @pytest.mark.parametrize("unique", ['a"b', "a b", "", "é", "a\x01", "a-b"])
@@ -124,7 +136,7 @@ def test_an_id_that_json_would_have_to_escape_is_left_alone(unique: str) -> None
 
 @pytest.mark.parametrize("unique", ['a"b', "é中😀", "a-b", "a\x01"])
 def test_a_binary_answer_has_any_id(unique: str) -> None:
-    facts: list[Fact] = [(7, 0, BINARY_FORM, 1, 2, 3, unique)]
+    facts: list[Fact] = [(7, 0, BINARY_FORM, 1, 2, (3, 4), unique)]
     assert by_kernel(facts, region="r", host=HOSTS[0], room=4096)[0] == by_broker(facts, region="r", host=HOSTS[0])
 
 
@@ -133,19 +145,29 @@ def test_a_binary_answer_has_any_id(unique: str) -> None:
     [
         (column.POSITION, -1), (column.QUEUE_OFFSET, -1), (column.QUEUE, -(2**63)), (column.OPAQUE, 2**31),
         (column.FORM, 2), (column.UNIQUE_AT, 1), (column.UNIQUE_AT, -1), (column.UNIQUE_SIZE, 2**62),
-        (column.UNIQUE_SIZE, -1), (column.UNIQUE_AT, 2**63 - 1),
+        (column.UNIQUE_SIZE, -1), (column.UNIQUE_AT, 2**63 - 1), (column.DRAFTS, 0), (column.DRAFTS, -1),
+        (column.DRAFTS, 4), (column.DRAFTS, 2**63 - 1), (column.FIRST_DRAFT, -1), (column.FIRST_DRAFT, 2**63 - 1),
+        (column.FIRST_DRAFT, 1), (column.DRAFTS, -(2**63)),
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_is_left_alone(place: int, value: int) -> None:
-    rows = fill([PLAIN])
+    rows, records = fill([BATCH])
     rows.rows[0, place] = value
     out = np.zeros(4096, np.uint8)
     texts = AnswerTexts("r", b"00")
-    assert answer_rows(rows, 0, 1, texts, int(out.ctypes.data), len(out)) == (0, 0, NOT_PLAIN)
+    assert answer_rows(rows, 0, 1, records, texts, int(out.ctypes.data), len(out)) == (0, 0, NOT_PLAIN)
     assert not out.any()
+
+
+def test_a_message_without_a_position_is_left_alone() -> None:
+    rows, records = fill([BATCH])
+    records[1, RECORD_POSITION] = -1
+    out = np.zeros(4096, np.uint8)
+    assert answer_rows(rows, 0, 1, records, AnswerTexts("r", b"00"), int(out.ctypes.data), 4096) == (0, 0, NOT_PLAIN)
 
 
 @pytest.mark.parametrize(("begin", "end"), [(-1, 0), (1, 0), (0, 2)])
 def test_rows_that_are_not_there_are_no_rows(begin: int, end: int) -> None:
+    rows, records = fill([PLAIN])
     with pytest.raises(ValueError, match="there are 1"):
-        answer_rows(fill([PLAIN]), begin, end, AnswerTexts("r", b"00"), 0, 0)
+        answer_rows(rows, begin, end, records, AnswerTexts("r", b"00"), 0, 0)

@@ -219,6 +219,19 @@ def test_fields_at_their_limits_are_taken(plain_code: PlainCode, fields: dict[st
     assert check(encode_command(send(form=form, **fields)), plain_code) == 1
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("code", "batch", "is_taken"),
+    [(320, "true", True), (320, "false", False), (320, "", False), (320, "TRUE", False), (310, "true", False)],
+)
+def test_a_batch_is_one_by_its_code_and_by_its_field(
+    plain_code: PlainCode, form: int, code: int, batch: str, is_taken: bool
+) -> None:
+    command = send(m=batch)
+    data = encode_command(Command(code, command.fields, b"b", 1, form=form))
+    assert check(data, plain_code) == is_taken
+
+
 FIELDS = json.dumps(dict(send().fields))
 
 

@@ -68,12 +68,13 @@ class Figures(NamedTuple):
 
     @property
     def engine_share(self) -> float | None:
-        """The share of messages that the engine answered; None if it is not told."""
-        answered: dict[str, int] = defaultdict(int)
-        for stage in self.stages:
-            answered[stage.path] = max(answered[stage.path], stage.messages if stage.name == "answer" else 0)
-        total = sum(answered.values())
-        return answered["engine"] / total if total else None
+        """The share of messages that went through the engine to the end; None if there were none."""
+        last = [stage for stage in self.stages if stage.name == "answer"] or self.stages
+        messages: dict[str, int] = defaultdict(int)
+        for stage in last:
+            messages[stage.path] = max(messages[stage.path], stage.messages)
+        total = sum(messages.values())
+        return messages["engine"] / total if total else None
 
 
 class FiguresSource:

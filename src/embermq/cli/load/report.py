@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from embermq.cli.load.client_log import ClientLog
 from embermq.cli.load.figures import Figures
 from embermq.cli.load.tally import Tally, format_ms
-from embermq.cli.output import count_of, print_json, print_line, print_note, print_table
+from embermq.cli.output import count_of, print_json, print_line, print_table
 
 _PERCENTS: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 _BUSY: Final = 0.9  # of a core: one thread that has this much to do is what limits the run
@@ -47,16 +47,16 @@ def print_facts(facts: Mapping[str, object], tally: Tally, figures: Figures | No
     print_json(values)
 
 
-def print_notes(tally: Tally, log: ClientLog, *, rate: float | None = None) -> None:
-    """What should be known besides, on stderr; `rate` is the one that was asked for."""
+def notes_of(tally: Tally, log: ClientLog, *, rate: float | None = None) -> Iterator[str]:
+    """What should be known besides; `rate` is the one that was asked for."""
     for kind, said in log.first.items():
-        print_note(f"logged {count_of(log.counts[kind], 'time')}, the first: {said}")
+        yield f"logged {count_of(log.counts[kind], 'time')}, the first: {said}"
     for kind, said in tally.first_errors.items():
-        print_note(f"{count_of(tally.errors[kind], 'error')} {kind}, the first: {said}")
+        yield f"{count_of(tally.errors[kind], 'error')} {kind}, the first: {said}"
     if rate is not None and tally.rate < rate * _REACHED:
-        print_note(f"{rate:.0f} messages a second were not reached; more --in-flight or --connections may help")
+        yield f"{rate:.0f} messages a second were not reached; more --in-flight or --connections may help"
     if tally.cpu_share > _BUSY:
-        print_note("the client is the limit; dev.py bench peers drives a server harder")
+        yield "the client is the limit; dev.py bench peers drives a server harder"
 
 
 def _say(name: str, text: str) -> None:
