@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
+from embermq.broker.fast_peers import FastPeer, FastPeers
 from embermq.broker.send_answers import SendAnswers, Wanted
 from embermq.errors import FlushTimeout
 from embermq.format.command import ONEWAY as ONEWAY_FLAG
@@ -51,14 +52,7 @@ class FastAnswers:
 
         Of each, the number of the row behind its last is given; `records` are those of all messages.
         """
-        texts = self._texts_of(shares[0][0])
-        table = np.array([(end, 0) for _, end in shares], np.int64)
-        done = 0
-        if all(self._texts_of(peer) is texts for peer, _ in shares):
-            done, _ = write_shares(
-                rows.rows_address, rows.capacity, table, int(records.ctypes.data), len(records),
-                rows.scratch_address, rows.scratch_size, texts.address, texts.size, self._out_address, ROOM,
-            )  # fmt: skip
+        table, done = self._write(shares, rows, records)
         answers: list[tuple[Peer, int, bytes]] = []
         first = begin = 0
         written = self._out[: int(table[done - 1, 1]) if done else 0].tobytes()
@@ -71,6 +65,36 @@ class FastAnswers:
                 answers.append((peer, end - first, self._stored_of(peer, rows, first, end, records)))
             first = end
         return answers
+
+    def send(self, peers: FastPeers, shares: Sequence[tuple[Peer, int]], rows: SendRows, records: Table) -> bool:
+        """Write the same answers straight to the sockets; False, with nothing done, if that cannot be.
+
+        What a socket does not take is given to its connection.
+        """
+        table, done = self._write(shares, rows, records)
+        if done < len(shares):
+            return False
+        known = cast("list[FastPeer]", [peer for peer, _ in shares])
+        peers.send(known, table, self._out_address, ROOM)
+        begin = 0
+        for peer, (sent, end) in zip(known, table.tolist(), strict=True):
+            if begin + sent < end:
+                peer.write(self._out[begin + sent : end].tobytes())
+            begin = end
+        return True
+
+    def _write(self, shares: Sequence[tuple[Peer, int]], rows: SendRows, records: Table) -> tuple[Table, int]:
+        """Write answers into `_out`: where each peer's end, and for how many peers that is so."""
+        table = np.array([(end, 0) for _, end in shares], np.int64)
+        texts = self._texts_of(shares[0][0])
+        for peer, _ in shares:
+            if self._texts_of(peer) is not texts:
+                return table, 0
+        done, _ = write_shares(
+            rows.rows_address, rows.capacity, table, int(records.ctypes.data), len(records),
+            rows.scratch_address, rows.scratch_size, texts.address, texts.size, self._out_address, ROOM,
+        )  # fmt: skip
+        return table, done
 
     def _texts_of(self, peer: Peer) -> AnswerTexts:
         key = (self._answers.region, peer.local)  # how a peer reaches us is all that our address depends on

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from embermq.broker.fast_answers import FastAnswers
+from embermq.broker.fast_peers import FastPeer, FastPeers
 from embermq.broker.fast_topics import FastTopics
 from embermq.broker.handlers.send import SendHandlers
 from embermq.broker.intake import Intake, born_of
@@ -30,6 +31,7 @@ from embermq.kernels.memory import address_of
 from embermq.kernels.placing import tell_places
 from embermq.kernels.send_rows import FIRST_DRAFT
 from embermq.kernels.sends import ROWS_FULL, SCRATCH_FULL
+from embermq.kernels.sockets import BEGIN, GOT, PEER_WIDTH, ROWS_END, TAKEN
 from embermq.kernels.turn import (
     BATCH_ROOM,
     BODY_LIMIT,
@@ -61,6 +63,7 @@ MOST_ROWS: Final = 4096
 MOST_DRAFTS: Final = 16_384  # with batches, there are more of them
 TEXT_ROOM: Final = 2 * 1024 * 1024  # for the properties of a turn
 LARGEST_TURN: Final = 1024 * 1024  # bytes received, after which a turn is put at once
+READ_SIZE: Final = 256 * 1024  # bytes received from one connection at once, at most
 _STORE_HOST: Final = 0  # the first of a turn's hosts
 
 
@@ -69,6 +72,8 @@ class Received(Protocol):
 
     address: int
     size: int
+    end: int
+    view: memoryview
     make_room: Callable[[], None]
 
     def keep(self, end: int) -> None: ...
@@ -116,6 +121,7 @@ class FastSends:
         memory.hosts[_STORE_HOST] = address_of(self._own_host), len(self._own_host)
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
         memory.numbers[FRAME_LIMIT], memory.numbers[HEADER_LIMIT] = frame_limits
+        self._peers = FastPeers()
         self._shares: list[Share] = []
         self._hosts: list[bytes] = []  # of the turn's senders, kept where they are
         self._size = 0  # bytes that the turn has received
@@ -135,7 +141,7 @@ class FastSends:
         taken = take_sends(memory.address, begin, end, born.address, len(born.host), born.flag)
         if taken:
             self._hosts.append(born.host)
-            self._expect(peer)
+            self._expect(peer, memory.numbers[COUNT])
             self._size += taken
             self._received.keep(begin + taken)
             self._read_seconds += self._now() - began
@@ -146,6 +152,47 @@ class FastSends:
             self._received.keep(begin)
             return self.take(peer, begin, end)
         return taken
+
+    def add(self, peer: FastPeer, descriptor: int) -> None:
+        """Know a connection by its socket."""
+        self._peers.add(peer, descriptor)
+
+    def remove(self, peer: FastPeer) -> None:
+        self._peers.remove(peer)
+
+    def receive(self, peers: Sequence[FastPeer]) -> None:
+        """Read from connections that have something, and take the plain SENDs; the rest is fed to them."""
+        if not self._shares and not self._start_turn():
+            for peer in peers:
+                peer.read()
+            return
+        began = self._now()
+        received = self._received
+        looked_at = self._peers.receive(self._memory.address, peers, received.end, READ_SIZE)
+        numbers = self._peers.numbers
+        left: list[tuple[FastPeer, int, bytes]] = []
+        end = received.end
+        for peer in peers[:looked_at]:
+            at = peer.slot * PEER_WIDTH
+            begin, got, taken = numbers[at + BEGIN], numbers[at + GOT], numbers[at + TAKEN]
+            peer.heard_at = began
+            if taken:
+                self._expect(peer, numbers[at + ROWS_END])
+                self._size += taken
+                end = begin + got
+            if got != taken or not got:
+                left.append((peer, got, received.view[begin + taken : begin + max(got, 0)].tobytes()))
+        received.keep(end)
+        self._read_seconds += self._now() - began
+        if self._size >= LARGEST_TURN:
+            self.put_turn()
+        for peer, got, data in left:
+            if got > 0:
+                peer.feed(data)
+            elif got < 0:
+                peer.read_failed(-got)
+            else:
+                peer.close()
 
     def _start_turn(self) -> bool:
         """Make ready for the first sender of a turn; False if messages must go the ordinary way for now."""
@@ -162,15 +209,11 @@ class FastSends:
         numbers[QUEUES], numbers[TOPIC_COUNT] = topics.queues_address, len(topics.queues)
         return len(topics.queues) > 0
 
-    def _expect(self, peer: Peer) -> None:
-        """Keep what this turn owes to `peer`; the first to come has the turn put."""
-        end = self._memory.numbers[COUNT]
-        if self._shares:
-            peer.owe(end - self._shares[-1].end)
-        else:
+    def _expect(self, peer: Peer, end: int) -> None:
+        """Keep what this turn owes to `peer`: answers to the rows before `end`. The first to come has the turn put."""
+        if not self._shares:
             self._handlers.put_turn()
             asyncio.get_running_loop().call_soon(self.put_turn)
-            peer.owe(end)
         self._shares.append(Share(peer, end))
 
     def put_turn(self) -> None:
@@ -219,8 +262,14 @@ class FastSends:
             numbers, sends, records = self._store.queue_table(), self._memory.sends, appended.records
             rows = sends.rows[: shares[-1].end]
             count = tell_places(rows, table.drafts, records, table.queues, numbers.address, len(numbers.numbers))
-            answers = self._answers.stored(_until(shares, count), sends, records)
-            self._puts.await_disk(appended.pieces[-1].end, lambda error: self._finish(answers, error, began))
+            whole = _until(shares, count)
+            if self._puts.is_sync or not self._answers.send(self._peers, whole, sends, records):
+                answers = self._answers.stored(whole, sends, records)
+                for peer, owed, _ in answers:
+                    peer.owe(owed)
+                self._puts.await_disk(appended.pieces[-1].end, lambda error: self._finish(answers, error, began))
+            else:
+                self._count(began)
         if appended.error is not None:
             self._refuse(shares, count, appended.error)
 
@@ -235,6 +284,9 @@ class FastSends:
                 peer.write(self._answers.unconfirmed(frames, error))
             else:
                 peer.write(self._answers.refused(frames, error))
+        self._count(began)
+
+    def _count(self, began: float) -> None:
         seconds = self._now() - began
         self._statistics.note_put_time(int(seconds * 1000))
         self._handlers.count_turn(seconds)
@@ -246,7 +298,6 @@ class FastSends:
         for peer, end in shares:
             if end > first:
                 begin = max(begin, first)
-                peer.settle(end - begin)
                 frames = self._answers.refusals(self._memory.sends, begin, end, error)
                 if frames:
                     peer.write(frames)

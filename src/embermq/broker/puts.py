@@ -88,6 +88,11 @@ class Puts:
             self._write(drafts, done, together=together)
 
     @property
+    def is_sync(self) -> bool:
+        """Whether what is submitted has to wait for the disk."""
+        return self._is_sync
+
+    @property
     def is_free(self) -> bool:
         """Whether a submission would go to the log at once."""
         return not self._held and not self._store.is_behind and self._store.failure is None

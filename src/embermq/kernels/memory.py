@@ -24,8 +24,26 @@ from numba.extending import intrinsic
 from embermq.kernels.compiling import Table, kernel
 
 __all__ = [
-    "address_of", "copy", "fence", "find_byte", "fits", "get", "is_same", "load_i32", "load_i64", "load_u8", "load_u16",
-    "load_u32", "prefetch", "put", "row_at", "store_8", "store_16", "store_32", "store_64",
+    "address_of",
+    "copy",
+    "fence",
+    "find_byte",
+    "fits",
+    "get",
+    "is_same",
+    "load_i32",
+    "load_i64",
+    "load_native_i32",
+    "load_u8",
+    "load_u16",
+    "load_u32",
+    "prefetch",
+    "put",
+    "row_at",
+    "store_8",
+    "store_16",
+    "store_32",
+    "store_64",
 ]  # fmt: skip
 
 _BYTE: Final = ir.IntType(8)
@@ -102,6 +120,13 @@ def _copy(_: Any, target: Any, source: Any, size: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+def _load_native_i32(_: Any, address: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.sext(builder.load(_pointer(builder, arguments[0], _I32), align=4, typ=_I32), _I64)
+
+    return types.int64(types.int64), generate
+
+
 def _fence(_: Any) -> Any:
     def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
         builder.fence("release")
@@ -163,6 +188,7 @@ def _match_lanes(_: Any, address: Any, byte: Any) -> Any:
 
 
 copy = cast("Callable[[int, int, int], None]", intrinsic(_copy))  # to, from, size; the two do not overlap
+load_native_i32 = cast("Callable[[int], int]", intrinsic(_load_native_i32))  # as the machine keeps it
 fence = cast("Callable[[], None]", intrinsic(_fence))  # whoever sees a later store has seen all earlier ones
 prefetch = cast("Callable[[int], None]", intrinsic(_prefetch))  # a hint; the address may be any
 row_at = cast("Callable[[Table, int], int]", intrinsic(_row_at))

@@ -201,12 +201,13 @@ def _asks_for_more(at: int, before: int, behind: int, end: int) -> bool:
         return four == _DELAY
     if before in (_TIMER, _INNER):
         return True
-    if four == _TRANSACTION[0]:
-        return behind >> 40 == _TRANSACTION[1]
-    if three == _POP[0]:
-        return behind >> 48 == _POP[1]
-    if before == _REPLY[0]:
-        return behind == _REPLY[1] and peek(at + 9, end) >> 56 == _REPLY[2]
+    # What stands before the mark may begin one word, and the mark itself another.
+    if four == _TRANSACTION[0] and behind >> 40 == _TRANSACTION[1]:
+        return True
+    if three == _POP[0] and behind >> 48 == _POP[1]:
+        return True
+    if before == _REPLY[0] and behind == _REPLY[1] and peek(at + 9, end) >> 56 == _REPLY[2]:
+        return True
     return behind == _TRANSIENT[0] and peek(at + 9, end) >> 8 == _TRANSIENT[1]
 
 

@@ -72,6 +72,7 @@ class QuickAppend:
         batch = None
         if numbers[job.CODED] == count:
             batch = RecordBatch(data, records, codes, keys[: numbers[job.KEYS]], places)
+            batch.entered = numbers[job.ENTERED]
         return TableAppended(
             [Piece(begin, begin + used, address + at, data, records, batch)], records, store_time, None
         )

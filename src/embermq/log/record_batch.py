@@ -45,7 +45,7 @@ KEYS_PER_RECORD = 4  # more than that make the table of keys grow
 class RecordBatch(Batch):
     """The records that `data`, a part of the log, begins with; `records` has a row for each."""
 
-    __slots__ = ("__dict__", "_codes", "_data", "_places", "_records", "keys", "store_time")
+    __slots__ = ("__dict__", "_codes", "_data", "_places", "_records", "entered", "keys", "store_time")
 
     def __init__(
         self, data: memoryview, records: Table, codes: Table, keys: Table, places: Table | None = None
@@ -56,6 +56,7 @@ class RecordBatch(Batch):
         self._records = records
         self._codes = codes
         self._places = places
+        self.entered = 0  # how many of the first have their queue entries already
 
     def __len__(self) -> int:
         return len(self._records)
@@ -72,7 +73,7 @@ class RecordBatch(Batch):
         """
         if self._places is None:
             return False
-        done = 0
+        done = self.entered
         while True:
             done = enter_entries(self._records, self._codes, self._places, table.address, len(table.numbers), done)
             if done == len(self):

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
@@ -22,6 +24,7 @@ from embermq.kernels.commands import decode_command
 from embermq.model.message import Host
 from embermq.net.gathered_write import write_parts
 from embermq.net.receiving import LARGE_FRAME, ReceiveBuffer
+from embermq.net.socket_reader import SocketReader, is_for_later
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +83,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_blocked = False  # writing
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._reader: SocketReader | None = None  # who reads for us, if not the transport
+        self._socket: socket.socket | None = None
+        self.slot = -1  # the number that an engine knows us by
         self._closed = self._loop.create_future()
 
     # What the transport calls.
@@ -90,6 +96,51 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = _host(transport.get_extra_info("peername"))
         self.local = _host(transport.get_extra_info("sockname"))
         self.heard_at = self._loop.time()
+
+    def read_by(self, reader: SocketReader, plain: socket.socket) -> None:
+        """Have `reader` read from our socket, which is not encrypted, instead of the transport."""
+        if self._transport is None or self.is_closed or self._transport.is_closing():
+            return
+        self._transport.pause_reading()
+        self._reader, self._socket = reader, plain
+        reader.add(self, plain)
+        if self._is_paused:
+            reader.pause(plain)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether what comes next begins with a frame, and may be taken by anybody."""
+        return not (self._part or self._large or self._waiting or self._is_blocked)
+
+    def read(self) -> None:
+        """Read once, as the transport would."""
+        assert self._socket is not None
+        try:
+            count = self._socket.recv_into(self.get_buffer(-1))
+        except OSError as error:
+            self.read_failed(error.errno or 0)
+            return
+        if count:
+            self.buffer_updated(count)
+        else:
+            self.close()
+
+    def read_failed(self, number: int) -> None:
+        """Reading came to nothing, for the reason with this error number."""
+        if not is_for_later(number):
+            log.info("connection closed peer=%s reason=%s", self.peer, os.strerror(number))
+            self.abort()
+
+    def feed(self, data: bytes) -> None:
+        """Deal with bytes that an engine has received and left over."""
+        if not self.is_closed:
+            self._split(data)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether an answer may go straight to the socket: no other waits."""
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and transport.get_write_buffer_size() == 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large:
@@ -168,6 +219,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
+        if self._reader is not None and self._socket is not None:
+            self._reader.remove(self, self._socket)
+            self._reader = self._socket = None
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done():
@@ -273,9 +327,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_paused:
             if not must_wait and self._owed <= limit // 2:
                 self._is_paused = False
-                self._transport.resume_reading()
+                self._set_reading(is_on=True)
         elif must_wait or self._owed >= limit:
             self._is_paused = True
+            self._set_reading(is_on=False)
+
+    def _set_reading(self, *, is_on: bool) -> None:
+        assert self._transport is not None
+        if self._reader is not None and self._socket is not None:
+            (self._reader.resume if is_on else self._reader.pause)(self._socket)
+        elif is_on:
+            self._transport.resume_reading()
+        else:
             self._transport.pause_reading()
 
     def _take_answers(self, answers: Sequence[Command]) -> None:

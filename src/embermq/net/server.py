@@ -14,6 +14,7 @@ from embermq.errors import SettingsError
 from embermq.model.message import Host
 from embermq.net.connection import DEFAULT_LIMITS, Connection, ConnectionLimits, Receiver, Take
 from embermq.net.receiving import SHARED_SIZE, ReceiveBuffer
+from embermq.net.socket_reader import Engine, SocketReader
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class Server:
         self._on_close = on_close
         self.received = ReceiveBuffer(SHARED_SIZE)
         self._take: Take | None = None
+        self._reader: SocketReader | None = None
+        self._plain: dict[Connection, socket.socket] = {}  # the sockets of connections that are not encrypted
         self._opening = 0  # accepted, but no connection yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[socket.socket] = []
@@ -89,11 +92,18 @@ class Server:
             self._spawn(self._accept(listener))
         self._spawn(self._close_idle())
 
-    def use(self, take: Take | None) -> None:
-        """Let `take` have the first look at what is received from now on."""
+    def use(self, take: Take, engine: Engine) -> None:
+        """Let an engine read from plain connections, and `take` have the first look at what others receive."""
         self._take = take
+        self._reader = SocketReader(engine)
         for connection in self.connections:
-            connection.take = take
+            self._let_take(connection)
+
+    def _let_take(self, connection: Connection) -> None:
+        connection.take = self._take
+        plain = self._plain.get(connection)
+        if self._reader is not None and plain is not None:
+            connection.read_by(self._reader, plain)
 
     def stop_accepting(self) -> None:
         """Take no more connections."""
@@ -121,6 +131,8 @@ class Server:
                 wait.cancel()
         for connection in list(self.connections):
             connection.abort()
+        if self._reader is not None:
+            self._reader.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -184,7 +196,9 @@ class Server:
             error.__traceback__ = None
             return
         if not connection.is_closed:
-            connection.take = self._take  # it may have come meanwhile
+            if context is None:
+                self._plain[connection] = accepted
+            self._let_take(connection)
             self.connections.add(connection)
             self._on_open(connection)
 
@@ -204,6 +218,7 @@ class Server:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._plain.pop(connection, None)
         self._on_close(connection)
 
     async def _close_idle(self) -> None:

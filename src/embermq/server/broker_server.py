@@ -198,7 +198,7 @@ class BrokerServer:
             log.warning("engine off reason=%s", error, exc_info=not isinstance(error, EmberError))
             return
         fast = self.broker.make_fast(self.server.received, self._frame_limits)
-        self.server.use(fast.take)
+        self.server.use(fast.take, fast)
         self.fast = fast
         log.info("engine on seconds=%.1f", time.monotonic() - began)
 

@@ -54,7 +54,8 @@ async def serving(path: Path, *, with_kernels: bool, **settings: Any) -> AsyncIt
     server.start(listener)
     if with_kernels:
         loading.load()
-        server.use(broker.make_fast(server.received, FrameLimits()).take)
+        fast = broker.make_fast(server.received, FrameLimits())
+        server.use(fast.take, fast)
     try:
         yield broker, host_of(listener)
     finally:
@@ -170,6 +171,8 @@ def an_odd_one(random: Random, opaque: int) -> Command:
 def a_stream(random: Random, count: int, *, odd: float) -> tuple[list[bytes], int]:
     """Requests as bytes, cut anywhere, and how many of them are answered."""
     requests = [(an_odd_one if random.random() < odd else a_plain)(random, number) for number in range(count)]
+    last = send_fields(UNIQ_KEY="last")  # whose answer tells that all others are stored, too
+    requests.append(Command(310, last, b"last", count))
     data = b"".join(map(encode_command, requests))
     cuts = sorted(random.sample(range(1, len(data)), min(random.randrange(12), len(data) - 1)))
     reads = [data[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

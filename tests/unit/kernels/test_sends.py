@@ -175,6 +175,8 @@ def test_any_properties(plain_code: PlainCode, text: str, ascii_only: bool, form
         "POP_CKUNIQ_KEY\x01a\x02", "UNIQ_KEY\x01a\x02INNER_", "UNIQ_KEY\x01a\x02REPLY_TO_CLIENT\x01c\x02",
         "__RMQ.TRANSIENT.x\x01y\x02UNIQ_KEY\x01a\x02", "UNIQ_KEY\x01\x02", "UNIQ_KEY\x01a", "KEYS\x01a\x02", "", "\x02",
         "xUNIQ_KEY\x01a\x02", "xUNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02", "UNIQ_KEY\x02", "UNIQ_KEY",
+        "POP__RMQ.TRANSIENT.x\x01y\x02UNIQ_KEY\x01a\x02", "TRAN__RMQ.TRANSIENT.x\x01y\x02UNIQ_KEY\x01a\x02",
+        "REPLY__RMQ.TRANSIENT.x\x01y\x02UNIQ_KEY\x01a\x02",
     ],
 )  # fmt: skip
 def test_properties_that_ask_for_more_are_left_alone(plain_code: PlainCode, text: str, form: int) -> None:

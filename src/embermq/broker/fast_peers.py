@@ -1,0 +1,79 @@
+"""The connections that an engine reads from and writes to, where kernels find them. Only loaded where kernels are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from embermq.broker.intake import born_of
+from embermq.kernels.compiling import Table
+from embermq.kernels.sockets import HOST, HOST_FLAG, HOST_SIZE, PEER_WIDTH, SOCKET, receive_sends, send_shares
+from embermq.rpc.peer import Peer
+
+
+class FastPeer(Peer, Protocol):
+    """A connection whose socket can be used without it."""
+
+    slot: int
+    heard_at: float
+
+    @property
+    def is_free(self) -> bool:
+        """Whether an answer may go straight to the socket."""
+        ...
+
+    def read(self) -> None:
+        """Read by yourself."""
+        ...
+
+    def read_failed(self, number: int) -> None:
+        """Reading came to nothing, for the reason with this error number."""
+        ...
+
+    def feed(self, data: bytes) -> None:
+        """Deal with these bytes, which were received for you."""
+        ...
+
+
+class FastPeers:
+    """Gives every connection a row of numbers, and takes it back."""
+
+    def __init__(self) -> None:
+        self._table: Table = np.zeros((64, PEER_WIDTH), np.int64)
+        self._free = list(range(64))
+        self._kept: dict[int, bytes] = {}  # hosts, by slot: they stay where they are
+        self.numbers = self._table.reshape(-1).data  # quicker than numpy to read one by one
+
+    def add(self, peer: FastPeer, descriptor: int) -> None:
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        born = born_of(peer.peer)
+        self._kept[slot] = born.host
+        row = self._table[slot]
+        row[SOCKET], row[HOST], row[HOST_SIZE], row[HOST_FLAG] = descriptor, born.address, len(born.host), born.flag
+        peer.slot = slot
+
+    def remove(self, peer: FastPeer) -> None:
+        if peer.slot >= 0:
+            self._free.append(peer.slot)
+            del self._kept[peer.slot]
+            peer.slot = -1
+
+    def receive(self, turn: int, peers: Sequence[FastPeer], begin: int, most: int) -> int:
+        """See receive_sends."""
+        slots = np.array([peer.slot for peer in peers], np.int64)
+        return receive_sends(turn, self._table, slots, begin, most)
+
+    def send(self, peers: Sequence[FastPeer], shares: Table, out: int, out_size: int) -> None:
+        """Send every peer its share of what lies in `out`, as far as its socket takes it; see send_shares."""
+        slots = np.array([peer.slot if peer.is_free else -1 for peer in peers], np.int64)
+        send_shares(self._table, slots, shares, out, out_size)
+
+    def _grow(self) -> None:
+        count = len(self._table)
+        self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+        self._free = list(range(count, 2 * count))
+        self.numbers = self._table.reshape(-1).data
