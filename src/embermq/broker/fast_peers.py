@@ -8,8 +8,19 @@ from typing import Protocol
 import numpy as np
 
 from embermq.broker.intake import born_of
+from embermq.files.memory import bytes_address
 from embermq.kernels.compiling import Table
-from embermq.kernels.sockets import HOST, HOST_FLAG, HOST_SIZE, PEER_WIDTH, SOCKET, receive_sends, send_shares
+from embermq.kernels.sockets import (
+    HOST,
+    HOST_FLAG,
+    HOST_SIZE,
+    PART,
+    PART_SIZE,
+    PEER_WIDTH,
+    SOCKET,
+    receive_sends,
+    send_shares,
+)
 from embermq.rpc.peer import Peer
 
 
@@ -18,6 +29,7 @@ class FastPeer(Peer, Protocol):
 
     slot: int
     heard_at: float
+    part: bytes  # of a frame that is not whole yet
 
     @property
     def is_free(self) -> bool:
@@ -34,6 +46,10 @@ class FastPeer(Peer, Protocol):
 
     def feed(self, data: bytes) -> None:
         """Deal with these bytes, which were received for you."""
+        ...
+
+    def keep_part(self, data: bytes) -> None:
+        """Keep the part of a frame."""
         ...
 
 
@@ -64,6 +80,12 @@ class FastPeers:
 
     def receive(self, turn: int, peers: Sequence[FastPeer], begin: int, most: int) -> int:
         """See receive_sends."""
+        numbers = self.numbers
+        for peer in peers:
+            at = peer.slot * PEER_WIDTH
+            numbers[at + PART_SIZE] = len(peer.part)
+            if peer.part:
+                numbers[at + PART] = bytes_address(peer.part)
         slots = np.array([peer.slot for peer in peers], np.int64)
         return receive_sends(turn, self._table, slots, begin, most)
 

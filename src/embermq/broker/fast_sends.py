@@ -30,8 +30,8 @@ from embermq.format.record import BLANK_SIZE
 from embermq.kernels.memory import address_of
 from embermq.kernels.placing import tell_places
 from embermq.kernels.send_rows import FIRST_DRAFT
-from embermq.kernels.sends import ROWS_FULL, SCRATCH_FULL
-from embermq.kernels.sockets import BEGIN, GOT, PEER_WIDTH, ROWS_END, TAKEN
+from embermq.kernels.sends import ENDED, ROWS_FULL, SCRATCH_FULL
+from embermq.kernels.sockets import BEGIN, GOT, PEER_WIDTH, ROWS_END, TAKEN, WHY
 from embermq.kernels.turn import (
     BATCH_ROOM,
     BODY_LIMIT,
@@ -176,11 +176,15 @@ class FastSends:
             at = peer.slot * PEER_WIDTH
             begin, got, taken = numbers[at + BEGIN], numbers[at + GOT], numbers[at + TAKEN]
             peer.heard_at = began
+            if got > 0:
+                peer.part = b""
             if taken:
                 self._expect(peer, numbers[at + ROWS_END])
                 self._size += taken
-                end = begin + got
-            if got != taken or not got:
+                end = begin + taken
+            if got > taken and numbers[at + WHY] == ENDED:
+                peer.keep_part(received.view[begin + taken : begin + got].tobytes())
+            elif got != taken or not got:
                 left.append((peer, got, received.view[begin + taken : begin + max(got, 0)].tobytes()))
         received.keep(end)
         self._read_seconds += self._now() - began

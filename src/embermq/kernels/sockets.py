@@ -14,14 +14,14 @@ from typing import Final, cast
 from numba import types
 
 from embermq.kernels.compiling import Table, kernel
-from embermq.kernels.memory import get, load_native_i32, put, row_at
-from embermq.kernels.turn import COUNT, RECEIVED, RECEIVED_SIZE, take_sends
+from embermq.kernels.memory import copy, get, load_native_i32, put, row_at
+from embermq.kernels.turn import COUNT, NOT_KNOWN, REASON, RECEIVED, RECEIVED_SIZE, take_sends
 
-# What is known of a peer: its socket and its host, as records have that; and of the last call: where in the memory of
-# the turn its bytes begin, how many came (0: it sends no more, below: the negative error number), how many of them
-# were taken, and how many rows the turn had then.
-SOCKET, HOST, HOST_SIZE, HOST_FLAG, BEGIN, GOT, TAKEN, ROWS_END = range(8)
-PEER_WIDTH: Final = 8
+# What is known of a peer: its socket, its host, as records have that, and the part of a frame that came before; and of
+# the last call: where in the memory of the turn its bytes begin, how many there are (0: it sends no more, below: the
+# negative error number), how many of them were taken, why not all, and how many rows the turn had then.
+SOCKET, HOST, HOST_SIZE, HOST_FLAG, PART, PART_SIZE, BEGIN, GOT, TAKEN, WHY, ROWS_END = range(11)
+PEER_WIDTH: Final = 12
 
 # What is known of an answer: the number of the row behind the peer's last, which becomes the bytes sent; and where it
 # ends in the memory of all answers.
@@ -42,23 +42,31 @@ _errno_address = cast("Callable[[], int]", types.ExternalFunction("__errno_locat
 def receive_sends(turn: int, peers: Table, slots: Table, begin: int, most: int) -> int:
     """Receive from the sockets of peers, `most` bytes each, and take plain SENDs; how many peers had their turn.
 
-    What is received goes to the memory of the turn from byte `begin` on, as long as there is room for `most` bytes.
+    What is received goes to the memory of the turn from byte `begin` on, behind the part of a frame that is there
+    already, as long as there is room for `most` bytes.
     """
     if peers.shape[1] != PEER_WIDTH or begin < 0 or most <= 0:
         return 0
     at = begin
     for number in range(len(slots)):
         slot = slots[number]
-        if not 0 <= slot < len(peers) or most > get(turn, RECEIVED_SIZE) - at:
+        if not 0 <= slot < len(peers):
             return number
         peer = row_at(peers, slot)
+        part_size = get(peer, PART_SIZE)
+        if part_size < 0 or part_size > get(turn, RECEIVED_SIZE) - at - most:
+            return number
         memory = get(turn, RECEIVED) + at
-        got = _recv(get(peer, SOCKET), memory, most, _DONT_WAIT)
+        copy(memory, get(peer, PART), part_size)
+        got = _recv(get(peer, SOCKET), memory + part_size, most, _DONT_WAIT)
         taken = 0
         if got < 0:
             got = -load_native_i32(_errno_address())
         elif got > 0:
+            got += part_size
+            put(turn, REASON, NOT_KNOWN)
             taken = take_sends(turn, at, at + got, get(peer, HOST), get(peer, HOST_SIZE), get(peer, HOST_FLAG))
+        put(peer, WHY, get(turn, REASON))
         put(peer, BEGIN, at)
         put(peer, GOT, got)
         put(peer, TAKEN, taken)

@@ -73,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: Sequence[Command] = ()  # requests that are handed on when the peer has taken its answers
         self.take: Take | None = None
         self._received = received or ReceiveBuffer()
-        self._part = b""  # of a frame that is not whole yet
+        self.part = b""  # of a frame that is not whole yet
         self._large = bytearray()  # the place for one that is large
         self._large_end = 0  # how much of it is there
         self._calls: dict[int, asyncio.Future[Command]] = {}
@@ -109,8 +109,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usual(self) -> bool:
-        """Whether what comes next begins with a frame, and may be taken by anybody."""
-        return not (self._part or self._large or self._waiting or self._is_blocked)
+        """Whether what comes next may be taken by anybody."""
+        return not (self._large or self._waiting or self._is_blocked)
 
     def read(self) -> None:
         """Read once, as the transport would."""
@@ -145,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large:
             return memoryview(self._large)[self._large_end :]
-        return self._received.begin(self._part)
+        return self._received.begin(self.part)
 
     def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._loop.time()
@@ -156,8 +156,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._split(data)
             return
         begin = self._received.end
-        end = begin + len(self._part) + nbytes
-        self._part = b""
+        end = begin + len(self.part) + nbytes
+        self.part = b""
         if self.take is None:
             self._split(self._received.view[begin:end].tobytes())
         else:
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return 0
         if len(frames) < most and end < len(data):
-            self._keep_part(data[end:])
+            self.keep_part(data[end:])
         requests = [command for command in commands if not command.flag & 1]
         if len(requests) < len(commands):
             self._take_answers([command for command in commands if command.is_answer])
@@ -198,10 +198,11 @@ class Connection(asyncio.BufferedProtocol):
             self._hand_on([*self._waiting, *requests] if self._waiting else requests)
         return end - begin
 
-    def _keep_part(self, data: bytes) -> None:
+    def keep_part(self, data: bytes) -> None:
+        """Keep the part of a frame, whose head was checked, until the rest comes."""
         size = whole_size(data)
         if size <= LARGE_FRAME:
-            self._part = data
+            self.part = data
         else:
             self._large = bytearray(size)
             self._large[: len(data)] = data
@@ -226,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         for call in calls.values():
             if not call.done():
                 call.set_exception(ConnectionLost(f"{self.peer} closed the connection: {error or 'no reason given'}"))
-        self._part, self._large = b"", bytearray()
+        self.part, self._large = b"", bytearray()
         self._waiting = ()
         if not self._closed.done():
             self._closed.set_result(None)

@@ -92,7 +92,7 @@ class Server:
             self._spawn(self._accept(listener))
         self._spawn(self._close_idle())
 
-    def use(self, take: Take, engine: Engine) -> None:
+    def use(self, take: Take | None, engine: Engine) -> None:
         """Let an engine read from plain connections, and `take` have the first look at what others receive."""
         self._take = take
         self._reader = SocketReader(engine)

@@ -63,17 +63,20 @@ class SocketReader:
 
     def pause(self, plain: socket.socket) -> None:
         descriptor = plain.fileno()
-        if descriptor in self._watched:
+        if descriptor in self._watched and not self._epoll.closed:
             self._watched.remove(descriptor)
             self._epoll.unregister(descriptor)
 
     def resume(self, plain: socket.socket) -> None:
         descriptor = plain.fileno()
-        if descriptor not in self._watched:
+        if descriptor not in self._watched and not self._epoll.closed:
             self._watched.add(descriptor)
             self._epoll.register(descriptor, select.EPOLLIN)
 
     def close(self) -> None:
+        """Read no more. Connections may go later, and be told to pause or go on until then."""
+        if self._epoll.closed:
+            return
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 

@@ -13,6 +13,7 @@ from embermq.format.frame import split_frames
 from embermq.model.message import Host
 from embermq.net.connection import Connection, ConnectionLimits
 from embermq.net.server import Server, bind, host_of
+from tests.unit.net.reading import begin_reading
 
 ANSWER = bytes(256 * 1024)
 LIMITS = ConnectionLimits(write_high=1024 * 1024, write_limit=16 * 1024 * 1024)
@@ -49,6 +50,7 @@ def with_server(work: Callable[[Answering, socket.socket], Awaitable[None]]) -> 
         server = Server(answering.receive, limits=LIMITS)
         listener = bind(Host("127.0.0.1", 0))
         server.start(listener)
+        begin_reading(server)
         address = host_of(listener)
         with socket.create_connection((address.address, address.port)) as client:
             client.setblocking(False)

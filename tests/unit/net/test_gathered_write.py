@@ -20,6 +20,7 @@ from embermq.net.connection import Connection, ConnectionLimits
 from embermq.net.server import Server, bind, host_of
 from embermq.server.settings import TlsSettings
 from embermq.server.tls import TlsContext
+from tests.unit.net.reading import begin_reading
 
 SECONDS = 20.0
 LARGE = 6 * 1024 * 1024  # more than the system keeps for a connection
@@ -56,6 +57,7 @@ def serving(work: Work, folder: Path, *, has_tls: bool, limits: ConnectionLimits
         server = Server(answering.receive, limits=limits, tls_context=tls)
         listener = bind(Host("127.0.0.1", 0))
         server.start(listener)
+        begin_reading(server)
         address = host_of(listener)
         context = None
         if has_tls:

@@ -17,6 +17,7 @@ from embermq.model.message import Host
 from embermq.net.connection import Connection, ConnectionLimits
 from embermq.net.dialer import dial
 from embermq.net.server import Server, TlsMode, bind, host_of
+from tests.unit.net.reading import begin_reading
 
 ANY = Host("127.0.0.1", 0)
 
@@ -52,6 +53,7 @@ def serving(work: Callable[[Server, Host, Echo], Awaitable[None]], **settings: o
         listener = bind(ANY)
         host = host_of(listener)
         server.start(listener)
+        begin_reading(server)
         try:
             await work(server, host, echo)
         finally:
