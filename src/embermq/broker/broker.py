@@ -59,7 +59,9 @@ from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
 from embermq.store.store import Store
 
 if TYPE_CHECKING:
-    from embermq.broker.fast_sends import FastSends, Received
+    from embermq.broker.fast_pulls import FastPulls
+    from embermq.broker.fast_requests import FastRequests
+    from embermq.broker.fast_sends import Received
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +97,7 @@ class Broker:
         self.delay_levels = parse_delay_levels(store.settings.delay_levels)
         self.statistics = BrokerStatistics(clock, cluster=settings.cluster)
         self.stages = {ENGINE: Stages(), PLAIN: Stages()}  # of sends, by who dealt with them
+        self.pull_stages = {ENGINE: Stages(), PLAIN: Stages()}
         self.topics = BrokerTopics(store, settings)
         self.groups = Groups(config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups)
         self.offsets = ConsumerOffsets(config / OFFSETS_FILE, clock=clock)
@@ -114,6 +117,7 @@ class Broker:
         self._observe = observe
         self._check_topic = check_topic
         self._tasks: list[asyncio.Task[None]] = []
+        self._fast_pulls: FastPulls | None = None  # once kernels are in use
         self._add_handlers(settings)
 
     @property
@@ -148,13 +152,15 @@ class Broker:
         await self.puts.stop()
         self.offsets.save()
 
-    def make_fast(self, received: Received, frame_limits: FrameLimits) -> FastSends:
-        """What takes plain SENDs out of received bytes from now on; kernels must be loaded."""
+    def make_fast(self, received: Received, frame_limits: FrameLimits) -> FastRequests:
+        """What takes plain SENDs and PULLs out of received bytes from now on; kernels must be loaded."""
         from embermq.broker.fast_answers import FastAnswers
+        from embermq.broker.fast_pulls import FastPulls
+        from embermq.broker.fast_requests import FastRequests
         from embermq.broker.fast_sends import FastSends
 
         self.store.gather_by_kernels()
-        return FastSends(
+        sends = FastSends(
             self.store,
             received,
             self._intake,
@@ -166,10 +172,24 @@ class Broker:
             frame_limits=frame_limits,
             now=self.clock.monotonic,
         )
+        pulls = self._fast_pulls = FastPulls(
+            self._tables,
+            received,
+            self._pulls,
+            self.statistics,
+            stages=self.pull_stages[ENGINE],
+            frame_limits=frame_limits,
+            observe=self._observe,
+            now=self.clock.monotonic,
+        )
+        self._tasks.append(asyncio.get_running_loop().create_task(_every(EXPIRE_S, pulls.expire)))
+        return FastRequests(sends, pulls)
 
     def connection_closed(self, peer: Peer) -> None:
         """Forget a client whose connection is gone."""
         self.membership.forget(peer)
+        if self._fast_pulls is not None:
+            self._fast_pulls.forget(peer)
 
     def _arrived(self, items: Sequence[Placed]) -> None:
         self.polls.arrived(items)
@@ -178,6 +198,7 @@ class Broker:
     def _add_handlers(self, settings: BrokerSettings) -> None:
         """Have every request answered: messages, then what consumers ask, then what administrators ask."""
         tables = Tables(self.store, self.topics, self.groups, self.offsets, self.membership)
+        self._tables = tables
         modes = RequestModes(self.store.path / "config" / MODES_FILE)
         self._add_messages(tables, settings)
         for handlers in (*self._consuming(tables, settings.name), *self._administration(modes, settings.name)):
@@ -198,7 +219,15 @@ class Broker:
             observe=self._observe,
             now=self.clock.monotonic,
         )
-        pulls = PullHandlers(tables, self.polls, self.statistics, settings, observe=self._observe)
+        pulls = PullHandlers(
+            tables,
+            self.polls,
+            self.statistics,
+            settings,
+            observe=self._observe,
+            stages=self.pull_stages[PLAIN],
+            now=self.clock.monotonic,
+        )
         backs = SendBackHandlers(
             self.store,
             self.puts,
@@ -210,7 +239,7 @@ class Broker:
             check_topic=self._check_topic,
         )
         replies = ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock)
-        self._sends, self._intake, self._send_answers = sends, intake, answers
+        self._sends, self._pulls, self._intake, self._send_answers = sends, pulls, intake, answers
         self.router.add_batch(CODES, sends.receive)
         self.router.add_batch(PULL_CODES, pulls.receive)
         self.router.add(replies.routes(), max_body_size=MAX_FRAME_SIZE)  # of messages; the intake knows their limit

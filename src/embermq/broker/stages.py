@@ -1,7 +1,9 @@
-"""Where the time of sends goes: how long each stage took, for how many messages in how many calls.
+"""Where the time of sends and pulls goes: how long each stage took, for how many messages in how many calls.
 
 path     engine: kernels took them; plain: ordinary code did
-stage    read: from bytes to messages; store: log, queues and index, without the disk; answer
+stage    read: from bytes to messages, or to what a pull asks for, unless kernels do that together with the next
+         store: log, queues and index, without the disk
+         answer: of sends that are stored, and of pulls that found something
 """
 
 from __future__ import annotations

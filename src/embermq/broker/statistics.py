@@ -117,9 +117,14 @@ class BrokerStatistics:
         if not messages:
             totals.missed += 1
             return
+        self.count_gets(topic, queue, group, 1, messages, size)
+
+    def count_gets(self, topic: str, queue: int, group: str, pulls: int, messages: int, size: int) -> None:
+        """So many pulls were answered with so many messages together, and each with one at least."""
+        totals = self._totals
         path = self._gets.get((topic, queue, group)) or self._open_get(topic, queue, group)
-        self._count(path, messages, size)
-        totals.found += 1
+        self._count(path, messages, size, pulls)
+        totals.found += pulls
         totals.transferred += messages
         if path.is_of_users:
             totals.gets_of_users += messages
@@ -190,11 +195,11 @@ class BrokerStatistics:
         for kind, place in _GROUP_PLACES.items():
             self._forget(kind, place, group)
 
-    def _count(self, path: _Path, messages: int, size: int) -> None:
+    def _count(self, path: _Path, messages: int, size: int, times: int = 1) -> None:
         for counter in (path.narrow, path.wide):
             counter.messages += messages
             counter.size += size
-            counter.times += 1
+            counter.times += times
             if counter.watched != ALL_WINDOWS:
                 self._watch(counter)
 

@@ -45,8 +45,18 @@ class LogFiles:
     def __init__(self, parts: Iterable[tuple[int, int, int]]) -> None:
         """`parts` have a start, a size that can be read and an address each."""
         self._memory: Table = np.array([*parts], np.int64).reshape(-1, _FILE)
+        self._numbers = self._memory.reshape(-1).data  # quicker than numpy to write one by one
         self.address = int(self._memory.ctypes.data)
         self.count = len(self._memory)
+
+    def set_size(self, number: int, size: int) -> None:
+        """More of a file can be read now."""
+        self._numbers[number * _FILE + 1] = size
+
+    def rows(self) -> list[list[int]]:
+        """The start, size and address of every file."""
+        rows: list[list[int]] = self._memory.tolist()
+        return rows
 
 
 class WantedCodes:
@@ -59,7 +69,7 @@ class WantedCodes:
 
 
 @part
-def _find_file(files: int, count: int, position: int) -> int:
+def find_file(files: int, count: int, position: int) -> int:
     """The file, by its address in the list, in whose readable part `position` lies; 0 if there is none."""
     low, high = variable(0), count
     while low < high:
@@ -76,7 +86,7 @@ def _find_file(files: int, count: int, position: int) -> int:
 
 
 @part
-def _is_wanted(codes: int, count: int, code: int) -> bool:
+def is_wanted(codes: int, count: int, code: int) -> bool:
     """Whether the lower half of a tags code, as a number with a sign, is among those wanted."""
     code = ((code & 0xFFFF_FFFF) ^ _I32) - _I32
     for index in range(count):  # noqa: SIM110 - numba has no any()
@@ -112,10 +122,10 @@ def gather_records(
         if code_count > 0:
             if code <= MAX_ADDRESS:
                 return number, records, written, UNUSUAL
-            if not _is_wanted(codes, code_count, code):
+            if not is_wanted(codes, code_count, code):
                 continue
         if file == 0 or not start <= position < end:
-            file = _find_file(files, file_count, position)
+            file = find_file(files, file_count, position)
             if file == 0:
                 return number, records, written, UNUSUAL
             start = get(file, 0)

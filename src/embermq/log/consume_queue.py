@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from embermq.errors import CorruptRecord
+from embermq.files.mapped_file import MappedFile
 from embermq.format.extended_entry import ExtendedEntry
 from embermq.format.queue_entry import ENTRY, PRE_BLANK, QUEUE_ENTRY_SIZE, QueueEntry, is_address
 from embermq.log.entry_chain import EntryChain
@@ -123,6 +124,10 @@ class ConsumeQueue:
         """The same as bytes in mapped memory, not looked at; None where there are none, or not all in one file."""
         end = min(self._entries.end, offset + count)  # before min_offset, see put
         return self._entries.select(offset, end) if self.min_offset <= offset < end else None
+
+    def file_of(self, offset: int) -> MappedFile | None:
+        """The file that has a place for the entry of `offset`."""
+        return self._entries.file_of(offset)
 
     def last_entry(self) -> QueueEntry | None:
         """The last entry that is not blank."""

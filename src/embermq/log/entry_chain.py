@@ -151,6 +151,10 @@ class EntryChain(Generic[E]):
         """The bytes of the entries [begin, end), not copied; None when they are not all in one file."""
         return self._files.select(begin * self._size, (end - begin) * self._size)
 
+    def file_of(self, index: int) -> MappedFile | None:
+        """The file that has a place for the entry at `index`."""
+        return self._files.find(index * self._size)
+
     def holds(self, begin: int, data: bytes) -> bool:
         """Whether the entries from index `begin` on are exactly those of `data`."""
         end = begin + len(data) // self._size

@@ -22,7 +22,7 @@ from embermq.format.command import Command, encode_head
 from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits, split_frames, whole_size
 from embermq.kernels.commands import decode_command
 from embermq.model.message import Host
-from embermq.net.gathered_write import write_parts
+from embermq.net.gathered_write import plain_descriptor, write_parts, write_places
 from embermq.net.receiving import LARGE_FRAME, ReceiveBuffer
 from embermq.net.socket_reader import SocketReader, is_for_later
 
@@ -49,6 +49,8 @@ DEFAULT_LIMITS = ConnectionLimits()
 BRINGING = 256
 ASKING = 8
 
+MOST_UNASKED = 64  # frames in a row that `take` is not asked for, where it could not take any
+
 
 class Connection(asyncio.BufferedProtocol):
     """Commands to and from one peer. All of it runs in the event loop."""
@@ -72,6 +74,8 @@ class Connection(asyncio.BufferedProtocol):
         self._on_close = on_close
         self._waiting: Sequence[Command] = ()  # requests that are handed on when the peer has taken its answers
         self.take: Take | None = None
+        self._unasked = 0  # so many frames go the usual way before `take` is asked again
+        self._next_unasked = 1  # so many the next time that it takes nothing
         self._received = received or ReceiveBuffer()
         self.part = b""  # of a frame that is not whole yet
         self._large = bytearray()  # the place for one that is large
@@ -86,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader: SocketReader | None = None  # who reads for us, if not the transport
         self._socket: socket.socket | None = None
         self.slot = -1  # the number that an engine knows us by
+        self._descriptor = -1  # of a socket that can be written to as it is
         self._closed = self._loop.create_future()
 
     # What the transport calls.
@@ -96,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = _host(transport.get_extra_info("peername"))
         self.local = _host(transport.get_extra_info("sockname"))
         self.heard_at = self._loop.time()
+        self._descriptor = plain_descriptor(self._transport)
 
     def read_by(self, reader: SocketReader, plain: socket.socket) -> None:
         """Have `reader` read from our socket, which is not encrypted, instead of the transport."""
@@ -164,31 +170,39 @@ class Connection(asyncio.BufferedProtocol):
             self._take_in_turns(self.take, begin, end)
 
     def _take_in_turns(self, take: Take, begin: int, end: int) -> None:
-        """Have `take` take what it can; what it cannot goes the usual way, and it is asked again."""
-        most = 1
+        """Have `take` take what it can; what it cannot goes the usual way, and it is asked again.
+
+        A long run of what it cannot take is not looked at frame by frame.
+        """
         data, data_begin = b"", begin
         while begin < end and not self.is_closed:
-            taken = 0 if self._waiting or self._is_blocked else take(self, begin, end)
-            begin += taken
-            if begin == end:
-                return
-            most = 1 if taken else most * 2  # frames; a long run of what it cannot take is not looked at one by one
+            is_asked = self._unasked == 0 and not (self._waiting or self._is_blocked)
+            taken = take(self, begin, end) if is_asked else 0
+            if taken:
+                self._next_unasked = 1
+                begin += taken
+                if begin == end:
+                    return
             if not data:
                 data, data_begin = self._received.view[begin:end].tobytes(), begin
-            handled = self._split(data, begin - data_begin, most=most)
-            if handled == 0:
-                return
+            count, handled = self._split(data, begin - data_begin, most=self._unasked or self._next_unasked)
+            if count == 0:
+                return  # what is there of a frame says nothing about the next
+            if is_asked:
+                self._unasked = self._next_unasked
+                self._next_unasked = min(self._next_unasked * 2, MOST_UNASKED)
+            self._unasked = max(self._unasked - count, 0)
             begin += handled
 
-    def _split(self, data: bytes, begin: int = 0, *, most: int = MAX_FRAME_SIZE) -> int:
-        """Hand on frames of `data` from `begin` on, and keep the part of one at its end; how many bytes are done."""
+    def _split(self, data: bytes, begin: int = 0, *, most: int = MAX_FRAME_SIZE) -> tuple[int, int]:
+        """Hand on frames of `data` from `begin` on, and keep the part of one at its end; how many, and their bytes."""
         try:
             frames, end = split_frames(data, self._limits.frame, begin=begin, most=most)
             commands = [decode_command(frame) for frame in frames]
         except BadFrame as error:
             log.warning("connection closed peer=%s reason=%s", self.peer, error)
             self.abort()
-            return 0
+            return 0, 0
         if len(frames) < most and end < len(data):
             self.keep_part(data[end:])
         requests = [command for command in commands if not command.flag & 1]
@@ -196,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take_answers([command for command in commands if command.is_answer])
         if requests:
             self._hand_on([*self._waiting, *requests] if self._waiting else requests)
-        return end - begin
+        return len(frames), end - begin
 
     def keep_part(self, data: bytes) -> None:
         """Keep the part of a frame, whose head was checked, until the rest comes."""
@@ -245,18 +259,31 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, *parts: bytes | memoryview) -> None:
         """Write whole frames, one part after the other."""
-        transport = self._transport
-        if transport is None or self.is_closed or transport.is_closing():
-            return
-        if self._is_blocked and self._is_server and transport.get_write_buffer_size() > self._limits.write_limit:
-            reason = f"it does not read its answers: more than {self._limits.write_limit} bytes wait"
-            log.warning("connection closed peer=%s reason=%s", self.peer, reason)
-            transport.abort()
+        transport = self._open_transport()
+        if transport is None:
             return
         if len(parts) == 1 and isinstance(parts[0], bytes):
             transport.write(parts[0])
         else:
             write_parts(transport, parts)
+
+    def write_places(self, places: int, count: int, size: int) -> None:
+        """Write whole frames, of `size` bytes, from `count` places in memory; see gathered_write."""
+        transport = self._open_transport()
+        if transport is not None:
+            write_places(transport, self._descriptor, places, count, size)
+
+    def _open_transport(self) -> asyncio.Transport | None:
+        """What can be written to; one whose peer lets too many answers wait is closed."""
+        transport = self._transport
+        if transport is None or self.is_closed or transport.is_closing():
+            return None
+        if self._is_blocked and self._is_server and transport.get_write_buffer_size() > self._limits.write_limit:
+            reason = f"it does not read its answers: more than {self._limits.write_limit} bytes wait"
+            log.warning("connection closed peer=%s reason=%s", self.peer, reason)
+            transport.abort()
+            return None
+        return transport
 
     async def call(self, request: Command, *, timeout_s: float) -> Command:
         """Send a request and wait for its answer. Raises ConnectionLost or CallTimeout."""
@@ -287,6 +314,11 @@ class Connection(asyncio.BufferedProtocol):
         """Take no more requests; those that are in hand can still be answered."""
         self._is_ending = True
         self._regulate()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the peer does not take its answers, so that nothing new should be answered."""
+        return self._is_blocked
 
     @property
     def is_idle(self) -> bool:

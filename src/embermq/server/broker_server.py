@@ -37,7 +37,7 @@ from embermq.store.settings import StoreSettings
 from embermq.store.store import Store
 
 if TYPE_CHECKING:
-    from embermq.broker.fast_sends import FastSends
+    from embermq.broker.fast_requests import FastRequests
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +90,7 @@ def _outward_address() -> str:
 
 
 def _spare_collections() -> None:
-    """Have the garbage collector pass over all that is there now: it stays, and looking at it takes 100 ms."""
-    gc.collect()
+    """Have the garbage collector pass over all that is there now: it stays, and to look at it takes 100 ms."""
     gc.freeze()
 
 
@@ -155,7 +154,7 @@ class BrokerServer:
         )
         self._lag: asyncio.Task[None] | None = None
         self._engine: asyncio.Task[None] | None = None
-        self.fast: FastSends | None = None  # once the engine is on
+        self.fast: FastRequests | None = None  # once the engine is on
         self._frame_limits = limits.frame
         self._has_access = access is not None
 

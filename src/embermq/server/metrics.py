@@ -52,6 +52,8 @@ class Parts(Protocol):
     @property
     def stages(self) -> Mapping[str, Stages]: ...
     @property
+    def pull_stages(self) -> Mapping[str, Stages]: ...
+    @property
     def clock(self) -> Clock: ...
 
 
@@ -94,21 +96,8 @@ class BrokerMetrics:
         yield from self._storage()
         yield self._rpc()
         yield from self._ours()
-        yield from self._stages()
-
-    def _stages(self) -> Iterator[Family]:
-        """Where the time of sends goes; how many of them kernels took is the share of their path."""
-        stages = [((path, name), stage) for path, each in self._parts.stages.items() for name, stage in each.items()]
-        labels = ("path", "stage")
-        yield _counter(
-            "embermq_send_seconds", "spent on sends", labels, [Row(key, stage.seconds) for key, stage in stages]
-        )
-        yield _counter(
-            "embermq_send_messages", "dealt with", labels, [Row(key, stage.messages) for key, stage in stages]
-        )
-        yield _counter(
-            "embermq_send_calls", "each for a batch", labels, [Row(key, stage.calls) for key, stage in stages]
-        )
+        yield from _stage_families("send", self._parts.stages)
+        yield from _stage_families("pull", self._parts.pull_stages)
 
     def _broker(self) -> Iterator[Family]:
         waits = [Row((name,), count()) for name, count in self._waiting.items()]
@@ -205,6 +194,18 @@ class BrokerMetrics:
             with open("/proc/self/statm") as statm:
                 pages = int(statm.read().split()[1])
             yield _one("embermq_resident_memory_bytes", "memory of this process", pages * _PAGE)
+
+
+def _stage_families(kind: str, paths: Mapping[str, Stages]) -> Iterator[Family]:
+    """Where the time of sends or pulls goes; how many of them kernels took is the share of their path."""
+    stages = [((path, name), stage) for path, each in paths.items() for name, stage in each.items()]
+    labels = ("path", "stage")
+    for name, text, rows in (
+        ("seconds", f"spent on {kind}s", [Row(key, stage.seconds) for key, stage in stages]),
+        ("messages", "dealt with", [Row(key, stage.messages) for key, stage in stages]),
+        ("calls", "each for a batch", [Row(key, stage.calls) for key, stage in stages]),
+    ):
+        yield _counter(f"embermq_{kind}_{name}", text, labels, rows)
 
 
 def _lag_families(lags: list[Lag]) -> Iterator[Family]:

@@ -73,6 +73,11 @@ class ConsumerOffsets:
         self._pending.setdefault(key, {})[queue] = offset
         self._pulled.get(key, {}).pop(queue, None)
 
+    @property
+    def has_resets(self) -> bool:
+        """Whether any group was reset and has not been told yet."""
+        return bool(self._pending)
+
     def is_reset(self, topic: str, group: str, queue: int) -> bool:
         """Whether the group was reset and no pull has been told yet."""
         return queue in self._pending.get((topic, group), _NONE)

@@ -47,7 +47,9 @@ from embermq.store.upkeep import Upkeep
 from embermq.store.writer import Submitted, Writer
 
 if TYPE_CHECKING:
+    from embermq.files.file_chain import FileChain
     from embermq.log.table_append import DraftTable, TableAppended
+    from embermq.store.queues import AnyQueue
 
 DEFAULT_READ_BYTES = 4 * 1024 * 1024
 END_OF_TIME_MS = 2**63 - 1
@@ -237,6 +239,13 @@ class Store:
         return read_bytes(
             found, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept, gather=self._gather
         )
+
+    def find_queue(self, topic: str, queue: int) -> AnyQueue | None:
+        """A queue as it is kept; None if there is none."""
+        return self._parts.queues.find(topic, queue)
+
+    def log_files(self) -> FileChain:
+        return self._parts.commit_log.chain
 
     def gather_by_kernels(self) -> None:
         """Have kernels do what `read_bytes` does from now on, which is for one thread then; they must be loaded."""

@@ -95,6 +95,7 @@ def a_stream(random: Random, count: int, *, odd: float) -> tuple[list[bytes], in
     """Requests as bytes, cut anywhere, and how many of them are answered."""
     kinds = random.choices((a_batch, an_odd_batch, a_plain, an_odd_one), (1 - odd, odd, 0.5, odd / 2), k=count)
     requests = [make(random, number) for number, make in enumerate(kinds)]
+    requests[-1].flag = 0  # so that all of them were dealt with when all answers are there
     data = b"".join(map(encode_command, requests))
     cuts = sorted(random.sample(range(1, len(data)), min(random.randrange(12), len(data) - 1)))
     reads = [data[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

@@ -73,7 +73,7 @@ def a_queue(path: Path, entries: list[QueueEntry]) -> ConsumeQueue:
     """A queue with these entries, whatever they are, behind a sound one."""
     queue = ConsumeQueue(path, "orders", 0, file_size=QUEUE_ENTRY_SIZE * 3_000)
     queue.put([a_placed(size=10)])
-    queue.put_run(Run(1, list(map(encode_queue_entry, entries))))
+    queue.put_run(Run(b"orders", 0, 1, list(map(encode_queue_entry, entries))))
     return queue
 
 

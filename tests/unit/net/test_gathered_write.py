@@ -7,13 +7,15 @@ import mmap
 import os
 import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
-from embermq.format.command import Command, decode_command, encode_command, make_answer, make_request
+from embermq.format.command import Command, decode_command, encode_command, encode_head, make_answer, make_request
 from embermq.format.frame import split_frames
 from embermq.model.message import Host
 from embermq.net.connection import Connection, ConnectionLimits
@@ -91,7 +93,7 @@ async def read_bodies(client: Client, count: int) -> list[bytes]:
     return bodies
 
 
-def pieces_of(data: bytes, random: Random, *, most: int) -> list[memoryview]:
+def pieces_of(data: bytes | memoryview, random: Random, *, most: int) -> list[memoryview]:
     """`data` in pieces of any size, each read-only, as mapped files are."""
     view, pieces = memoryview(data), list[memoryview]()
     while view:
@@ -192,3 +194,46 @@ def test_a_peer_that_is_gone_is_noticed(tmp_path: Path) -> None:
         peer.write(b"x", memoryview(bytes(LARGE)))  # nothing happens
 
     serving(work, tmp_path, has_tls=False)
+
+
+def places_of(pieces: Sequence[memoryview]) -> tuple[bytes, int]:
+    """Where pieces lie, as kernels tell it, and how many bytes they are."""
+    numbers = [(np.frombuffer(piece, np.uint8).ctypes.data, len(piece)) for piece in pieces]
+    return b"".join(struct.pack("=qq", *each) for each in numbers), sum(map(len, pieces))
+
+
+def test_what_lies_in_places_arrives_whole_and_is_free_afterwards(tmp_path: Path, has_tls: bool) -> None:
+    random = Random(9)
+    wanted = [random.randbytes(random.choice((1, 5_000, 300_000, 1_200_000))) for _ in range(30)]
+
+    async def work(client: Client, answering: Answering) -> None:
+        await ask(client, 1)
+        answering.bodies = [[memoryview(b"")]]
+        assert await read_bodies(client, 1) == [b""]
+        assert answering.peer is not None
+        buffer = bytearray(max(map(len, wanted)))
+        for body in wanted:
+            head = encode_head(make_answer(make_request(11, {})), len(body))
+            buffer[: len(body)] = body
+            pieces = [memoryview(head), *pieces_of(memoryview(buffer)[: len(body)], random, most=70_000)]
+            places, size = places_of(pieces)
+            answering.peer.write_places(np.frombuffer(places, np.uint8).ctypes.data, len(pieces), size)
+            buffer[: len(body)] = bytes(len(body))
+        assert await read_bodies(client, len(wanted)) == wanted
+
+    serving(work, tmp_path, has_tls=has_tls)
+
+
+def test_nothing_is_written_to_a_connection_that_is_closed(tmp_path: Path, has_tls: bool) -> None:
+    async def work(client: Client, answering: Answering) -> None:
+        await ask(client, 1)
+        answering.bodies = [[memoryview(b"")]]
+        await read_bodies(client, 1)
+        peer = answering.peer
+        assert peer is not None
+        peer.close()
+        places, size = places_of([memoryview(b"late")])
+        peer.write_places(np.frombuffer(places, np.uint8).ctypes.data, 1, size)
+        assert await client[0].read() == b""
+
+    serving(work, tmp_path, has_tls=has_tls)

@@ -45,6 +45,7 @@ class Parts:
     offsets: ConsumerOffsets
     membership: Membership
     stages: dict[str, Stages]
+    pull_stages: dict[str, Stages]
     clock: ManualClock
     meters: Meters
 
@@ -76,6 +77,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
             offsets=ConsumerOffsets(tmp_path / "offsets.json", clock=clock),
             membership=Membership(groups, topics, clock, settings),
             stages={ENGINE: Stages(), PLAIN: Stages()},
+            pull_stages={ENGINE: Stages(), PLAIN: Stages()},
             clock=clock,
             meters=Meters(RpcTimes(), sizes, LoopLag()),
         )
@@ -223,3 +225,14 @@ def test_where_the_time_of_sends_goes(parts: Parts) -> None:
     assert value(series, "embermq_send_seconds_total", path="engine", stage="store") == 0.75
     assert value(series, "embermq_send_seconds_total", path="plain", stage="answer") == 0.125
     assert value(series, "embermq_send_messages_total", path="plain", stage="read") == 0
+    assert value(series, "embermq_pull_messages_total", path="engine", stage="store") == 0
+
+
+def test_where_the_time_of_pulls_goes(parts: Parts) -> None:
+    parts.pull_stages[ENGINE].store.count(32, 0.5)
+    parts.pull_stages[PLAIN].read.count(7, 0.25)
+    series = parts.scrape()
+    assert value(series, "embermq_pull_messages_total", path="engine", stage="store") == 32
+    assert value(series, "embermq_pull_seconds_total", path="plain", stage="read") == 0.25
+    assert value(series, "embermq_pull_calls_total", path="plain", stage="answer") == 0
+    assert value(series, "embermq_send_messages_total", path="engine", stage="store") == 0

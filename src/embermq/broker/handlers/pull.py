@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from embermq.broker.consumer_group import ConsumerGroup
 from embermq.broker.long_poll import LongPolls
 from embermq.broker.pull_answers import NOTHING_YET, found_answer, missed_answer, pull_fields
 from embermq.broker.pull_requests import (
@@ -21,6 +23,7 @@ from embermq.broker.pull_requests import (
     shape_of,
 )
 from embermq.broker.settings import BrokerSettings
+from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
 from embermq.errors import EmberError, IllegalFilter, NotPermitted, NotSubscribed
@@ -28,7 +31,7 @@ from embermq.format.command import ONEWAY, Command, EncodedAnswer, encode_comman
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.flags import Permission
 from embermq.model.group import GroupConfig
-from embermq.model.subscription import TagFilter
+from embermq.model.subscription import Subscribed, TagFilter
 from embermq.model.topic import TopicConfig
 from embermq.rpc.fields import find_integer, read_text
 from embermq.rpc.outcome import make_refusal
@@ -48,7 +51,7 @@ _MOST_KNOWN: Final = 1_000
 _BROKER, _GROUP, _TOPIC, _BROADCAST, _GROUP_AND_TOPIC = "1", "2", "3", "4", "5"
 
 
-class _Pull(NamedTuple):
+class Pull(NamedTuple):
     """A pull, understood and allowed."""
 
     topic: TopicConfig
@@ -57,11 +60,16 @@ class _Pull(NamedTuple):
     wanted: TagFilter
 
 
-class _Known(NamedTuple):
-    """What was found out about an allowed pull, as long as `settings`, topic and group are still these."""
+class KnownPull(NamedTuple):
+    """What was found out about an allowed pull, as long as `settings`, topic and group are still these.
+
+    With `members`, its filter is what they subscribed to, and holds as long as that does.
+    """
 
     settings: BrokerSettings
-    pull: _Pull
+    pull: Pull
+    members: ConsumerGroup | None = None
+    subscribed: Subscribed | None = None
 
 
 class Forbidden(NotPermitted):
@@ -83,13 +91,18 @@ class PullHandlers:
         settings: BrokerSettings,
         *,
         observe: Observe,
+        stages: Stages | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tables = tables
         self._polls = polls
         self._statistics = statistics
         self._observe = observe
-        self._known: dict[Shape, _Known] = {}
+        self._stages = stages or Stages()
+        self._now = now
+        self._known: dict[Shape, KnownPull] = {}
         self.settings = settings  # replaced when one is changed at run time
+        self.note_puller: Callable[[Peer], None] = lambda peer: None  # told of those who get messages
         polls.resume = self._resume
 
     def routes(self) -> dict[int, Handler]:
@@ -139,6 +152,8 @@ class PullHandlers:
             peer.send(answer)
 
     def _pull(self, peer: Peer, request: Command, *, may_wait: bool) -> Answer:
+        now = self._now
+        began = now()
         try:
             pull = self._recall(request)
         except Forbidden as error:
@@ -151,16 +166,23 @@ class PullHandlers:
         if reset is not None:
             return self._reset(request, pull, reset)
         accept = pull.wanted.accepts_code if pull.wanted.codes else None
+        understood = now()
         found = self._tables.store.read_bytes(
             topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=accept
         )
+        read = now()
         if may_wait and sys_flag & COMMITS_OFFSET:
             offsets.commit(topic, group, queue, commit_offset)
         status = found.status
         if status is ReadStatus.FOUND:
             offsets.note_pull(topic, group, queue, found.next_offset)
             self._statistics.count_get(topic, queue, group, found.records, found.size)
-            return found_answer(request, pull.topic, pull.group, found)
+            answer = found_answer(request, pull.topic, pull.group, found)
+            self.note_puller(peer)
+            self._stages.read.count(found.records, understood - began)
+            self._stages.store.count(found.records, read - understood)
+            self._stages.answer.count(found.records, now() - read)
+            return answer
         is_at_end = status is ReadStatus.AT_END or (status in NOTHING_YET and offset == 0)
         waits = is_at_end and may_wait and sys_flag & MAY_WAIT and wait_ms > 0
         if waits and self._polls.park(topic, queue, peer, request, accept, offset=offset, wait_s=wait_ms / 1000):
@@ -168,7 +190,7 @@ class PullHandlers:
         offsets.note_pull(topic, group, queue, found.next_offset)
         return missed_answer(request, pull.topic, pull.group, found, offset=offset)
 
-    def _reset(self, request: Command, pull: _Pull, offset: int) -> Command:
+    def _reset(self, request: Command, pull: Pull, offset: int) -> Command:
         """Send the consumer to the offset that somebody has set for its group."""
         low, high = self._tables.store.offsets(pull.topic.name, queue=pull.numbers.queue)
         fields = pull_fields(pull.topic, pull.group, offset, low, high)
@@ -179,32 +201,53 @@ class PullHandlers:
             log.error("pull failed peer=%s fields=%s", peer.peer, dict(request.fields), exc_info=error)
         return make_refusal(request, error)
 
-    def _recall(self, request: Command) -> _Pull:
+    def _recall(self, request: Command) -> Pull:
         """What `_parse` finds, for less where a pull of the same shape was allowed before."""
         shape = shape_of(request.fields)
         if shape is None:
             return self._parse(request)
         known = self._known.get(shape)
         changing = find_changing(request.fields) if known is not None else None
-        if known is None or changing is None or not self._is_valid(known):
+        if known is None or changing is None or not self.is_valid(known):
             return self._learn(request, shape)
         topic, group, (queue, _, limit, max_bytes, sys_flag, _, wait_ms), wanted = known.pull
         if not sys_flag & HAS_SUBSCRIPTION:  # that of the group counts, which may change
             wanted = self._filter(request, group, topic, sys_flag)
         offset, commit_offset = changing
-        return _Pull(
+        return Pull(
             topic, group, PullNumbers(queue, offset, limit, max_bytes, sys_flag, commit_offset, wait_ms), wanted
         )
 
-    def _learn(self, request: Command, shape: Shape) -> _Pull:
+    def _learn(self, request: Command, shape: Shape) -> Pull:
         pull = self._parse(request)
         # Of these texts only the expression can be long once a pull is allowed, and that is seen to.
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()  # those who are still there come back with their next pull
-        self._known[shape] = _Known(self.settings, pull)
+        self._known[shape] = KnownPull(self.settings, pull)
         return pull
 
-    def _is_valid(self, known: _Known) -> bool:
+    def recall(self, request: Command) -> KnownPull | None:
+        """What is known of pulls like this one; None if no such pull was allowed yet, or something has changed."""
+        shape = shape_of(request.fields)
+        known = self._known.get(shape) if shape is not None else None
+        if known is None or not self.is_valid(known):
+            return None
+        topic, group, numbers, _ = known.pull
+        if numbers.sys_flag & HAS_SUBSCRIPTION:
+            return known
+        try:
+            wanted = self._filter(request, group, topic, numbers.sys_flag)
+        except EmberError:  # the ordinary answer says what it is
+            return None
+        membership = self._tables.membership
+        return known._replace(
+            pull=known.pull._replace(wanted=wanted),
+            members=membership.consumer(group.name),
+            subscribed=membership.find_subscription(group.name, topic.name),
+        )
+
+    def is_valid(self, known: KnownPull) -> bool:
+        """Whether settings, topic and group are still the same."""
         topic, group = known.pull.topic, known.pull.group
         return (
             known.settings is self.settings
@@ -212,7 +255,7 @@ class PullHandlers:
             and self._tables.groups.find(group.name) is group
         )
 
-    def _parse(self, request: Command) -> _Pull:
+    def _parse(self, request: Command) -> Pull:
         fields, settings = request.fields, self.settings
         if not settings.permission & Permission.READ:
             raise Forbidden(f"broker {settings.name!r} gives no messages; give it read permission", kind=_BROKER)
@@ -223,7 +266,7 @@ class PullHandlers:
         if not topic.permission & Permission.READ:
             raise Forbidden(f"topic {topic.name!r} may not be read; give it read permission", kind=_TOPIC)
         numbers = read_numbers(fields, topic, settings)
-        return _Pull(topic, group, numbers, self._filter(request, group, topic, numbers.sys_flag))
+        return Pull(topic, group, numbers, self._filter(request, group, topic, numbers.sys_flag))
 
     def _filter(self, request: Command, group: GroupConfig, topic: TopicConfig, sys_flag: int) -> TagFilter:
         fields = request.fields

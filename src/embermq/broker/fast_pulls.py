@@ -1,0 +1,327 @@
+"""PULLs by kernels: from received bytes to answers that are written, many in one call.
+
+    first pull of a shape     ordinary code answers it, and knows from then on that it is allowed
+    second                    its shape is learned, for this connection
+    from then on              kernels recognize it, find its records and write its answer's head; one call of the
+                              system writes heads and records, from where they lie
+
+Whatever is unusual is left to ordinary code: a queue's end, filters that let nothing through, offsets that were
+reset. What a shape stands for is looked at again before an answer is written. Only loaded where kernels are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import numpy as np
+
+from embermq.broker.fast_pull_shapes import PullShape, answer_pattern, request_pattern
+from embermq.broker.fast_sends import Received
+from embermq.broker.handlers.pull import PullHandlers
+from embermq.broker.stages import Stages
+from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.tables import Tables
+from embermq.errors import BadFrame
+from embermq.format.frame import BINARY_FORM, FRAME_HEAD, JSON_FORM, Frame, FrameLimits
+from embermq.kernels.commands import decode_command
+from embermq.kernels.compiling import Table
+from embermq.kernels.pulls import (
+    ENOUGH,
+    FILE_COUNT,
+    FILES,
+    FRAME_LIMIT,
+    HEADER_LIMIT,
+    NOT_KNOWN,
+    OTHER_WINDOW,
+    PLACE_COUNT,
+    PULLS,
+    REASON,
+    RECEIVED,
+    RECEIVED_SIZE,
+    RUN_COUNT,
+    RUN_WIDTH,
+    SHAPE_WIDTH,
+    SIZE,
+    STOPPED_OFFSET,
+    STOPPED_SHAPE,
+    PullMemory,
+    take_pulls,
+)
+from embermq.log.consume_queue import ConsumeQueue
+from embermq.log.queue_table import END
+from embermq.model.codes import RequestCode, ResponseCode
+from embermq.rpc.peer import Peer
+from embermq.rpc.router import Observe
+from embermq.store.readable_log import ReadableLog
+
+OUT_SIZE: Final = 5 * 1024 * 1024  # for heads and scattered records: a largest answer; only what is used is in memory
+MOST_PLACES: Final = 1024  # that the system writes from at once
+MOST_STRETCHES: Final = 4096
+MOST_SHAPES: Final = 256  # of a connection
+LONGEST_HEADER: Final = 4096  # bytes, of a pull that is learned
+_FIRST_SHAPES: Final = 4
+
+_SIZE_SIZE: Final = 4
+_JSON_MARK: Final = b'"code":%d,' % RequestCode.PULL_MESSAGE  # as all clients write it
+_BINARY_MARK: Final = RequestCode.PULL_MESSAGE.to_bytes(2)
+
+
+class Puller(Peer, Protocol):
+    """A peer that can be written to from memory."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it does not take what was written, so that nothing more should be."""
+        ...
+
+    def write_places(self, places: int, count: int, size: int) -> None:
+        """Write whole frames, of `size` bytes, that lie in `count` places; those are free again afterwards.
+
+        `places` is where their addresses and sizes lie.
+        """
+        ...
+
+
+class _Reader:
+    """The shapes of one connection's pulls, and their rows for kernels."""
+
+    def __init__(self, settings: object, topics: object, groups: object) -> None:
+        self.shapes: list[PullShape] = []
+        self.is_used = True
+        self.settings, self.topics, self.groups = settings, topics, groups  # as they were when all shapes were valid
+        self._use(np.zeros((_FIRST_SHAPES, SHAPE_WIDTH), np.int64))
+
+    def _use(self, table: Table) -> None:
+        self._table = table
+        self.address = int(table.ctypes.data)
+
+    def add(self, shape: PullShape, row: list[int]) -> None:
+        number = len(self.shapes)
+        if number == MOST_SHAPES:
+            self.shapes, number = [], 0  # those that are still pulled come back
+        if number == len(self._table):
+            self._use(np.concatenate([self._table, np.zeros_like(self._table)]))
+        self.shapes.append(shape)
+        self._table[number] = row
+
+    def set_row(self, number: int, row: list[int]) -> None:
+        self._table[number] = row
+
+
+class FastPulls:
+    """Answers pulls of connections whose like ordinary code has answered before. All of it runs in the event loop."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        received: Received,
+        handlers: PullHandlers,
+        statistics: BrokerStatistics,
+        *,
+        stages: Stages,
+        frame_limits: FrameLimits,
+        observe: Observe,
+        now: Callable[[], float],
+    ) -> None:
+        self._tables = tables
+        self._received = received
+        self._handlers = handlers
+        self._statistics = statistics
+        self._stages = stages
+        self._observe = observe
+        self._now = now
+        self._log = ReadableLog(tables.store.log_files())
+        self._queue_numbers = tables.store.queue_table()
+        self._readers: dict[Peer, _Reader] = {}
+        self._memory = memory = PullMemory(out_size=OUT_SIZE, most_places=MOST_PLACES, most_stretches=MOST_STRETCHES)
+        memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
+        memory.numbers[FRAME_LIMIT], memory.numbers[HEADER_LIMIT] = frame_limits
+        handlers.note_puller = self.note
+
+    @property
+    def has_readers(self) -> bool:
+        return bool(self._readers)
+
+    def knows(self, peer: Peer) -> bool:
+        """Whether this peer was seen to pull."""
+        return peer in self._readers
+
+    def note(self, peer: Peer) -> None:
+        """Ordinary code has answered a pull of this peer; the next ones may be taken."""
+        if peer not in self._readers and not peer.is_closed:
+            self._add_reader(peer)
+
+    def _add_reader(self, peer: Peer) -> _Reader:
+        tables = self._tables
+        reader = _Reader(self._handlers.settings, tables.store.topic_table(), tables.groups.table())
+        self._readers[peer] = reader
+        return reader
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is closed."""
+        self._readers.pop(peer, None)
+
+    def expire(self) -> None:
+        """Let go of what was not used since the last time: it may keep files on the disk that were deleted."""
+        for peer, reader in list(self._readers.items()):
+            if not reader.is_used:
+                del self._readers[peer]
+            reader.is_used = False
+        if not self._readers:
+            self._log.forget()
+
+    def take(self, peer: Puller, begin: int, end: int) -> int:
+        """Answer the pulls at the beginning of what was received, as far as kernels can; how many bytes they take."""
+        at = begin
+        learned_at = -1
+        while at < end and not peer.is_blocked:
+            reader, reason = self._readers.get(peer), NOT_KNOWN
+            if reader is not None and reader.shapes:
+                taken, reason = self._take_some(peer, reader, at, end)
+                at += taken
+            if reason == ENOUGH:
+                continue
+            if reason != NOT_KNOWN or learned_at == at or not self._learn(peer, at, end):
+                break
+            learned_at = at
+        return at - begin
+
+    def _take_some(self, peer: Puller, reader: _Reader, begin: int, end: int) -> tuple[int, int]:
+        """Answer some pulls: how many bytes they take, and why not all."""
+        if not self._refresh(reader):
+            self.forget(peer)
+            return 0, NOT_KNOWN
+        numbers, began = self._memory.numbers, self._now()
+        taken = take_pulls(self._memory.address, reader.address, len(reader.shapes), begin, end)
+        if numbers[REASON] == OTHER_WINDOW and taken == 0 and self._move(reader):
+            taken = take_pulls(self._memory.address, reader.address, len(reader.shapes), begin, end)
+        reason = numbers[REASON]
+        if taken == 0:
+            return 0, reason
+        runs = self._memory.runs[: numbers[RUN_COUNT] * RUN_WIDTH].tolist()
+        shapes = reader.shapes
+        for at in range(0, len(runs), RUN_WIDTH):
+            if not self._is_right(shapes[runs[at]]):
+                self.forget(peer)
+                return 0, NOT_KNOWN
+        found = self._now()
+        peer.write_places(self._memory.places_address, numbers[PLACE_COUNT], numbers[SIZE])
+        messages = self._note(shapes, runs)
+        pulls, ended = numbers[PULLS], self._now()
+        seconds = (ended - began) / pulls
+        for _ in range(pulls):
+            self._observe(RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS, seconds)
+        self._stages.store.count(messages, found - began)
+        self._stages.answer.count(messages, ended - found)
+        return taken, ENOUGH if reason == OTHER_WINDOW else reason
+
+    def _note(self, shapes: list[PullShape], runs: list[int]) -> int:
+        """Note where pulls ended, and count them; how many messages they got."""
+        offsets, count_gets, messages = self._tables.offsets, self._statistics.count_gets, 0
+        for at in range(0, len(runs), RUN_WIDTH):
+            number, pulls, records, size, next_offset, commit_offset = runs[at : at + RUN_WIDTH]
+            shape = shapes[number]
+            topic, group, queue = shape.topic, shape.group, shape.number
+            if shape.commits:
+                offsets.commit(topic, group, queue, commit_offset)
+            offsets.note_pull(topic, group, queue, next_offset)
+            count_gets(topic, queue, group, pulls, records, size)
+            messages += records
+        return messages
+
+    def _refresh(self, reader: _Reader) -> bool:
+        """Make ready for a call; False if the shapes of the connection may not be used any more."""
+        tables, numbers, log = self._tables, self._memory.numbers, self._log
+        settings, topics, groups = self._handlers.settings, tables.store.topic_table(), tables.groups.table()
+        if groups is not reader.groups or topics is not reader.topics or settings is not reader.settings:
+            if not self._is_valid(reader):
+                return False
+            reader.settings, reader.topics, reader.groups = settings, topics, groups
+        if tables.offsets.has_resets and any(
+            tables.offsets.is_reset(shape.topic, shape.group, shape.number) for shape in reader.shapes
+        ):
+            return False
+        reader.is_used = True
+        log.refresh()
+        numbers[FILES], numbers[FILE_COUNT] = log.files.address, log.files.count
+        return True
+
+    def _is_valid(self, reader: _Reader) -> bool:
+        """Whether all shapes may still be used, now that settings, topics or groups have changed."""
+        is_same = self._tables.groups.table() is reader.groups  # which topics a group may not read is told there
+        return all(
+            self._handlers.is_valid(shape.known) and (is_same or shape.members is None) for shape in reader.shapes
+        )
+
+    def _is_right(self, shape: PullShape) -> bool:
+        """Whether a shape is still what kernels took it for."""
+        queue = shape.queue
+        if self._tables.store.find_queue(shape.topic, shape.number) is not queue or queue.min_offset != shape.low:
+            return False
+        if queue.file_of(shape.begin) is not shape.file:
+            return False
+        members = shape.members
+        if members is None:
+            return True
+        membership = self._tables.membership
+        return (
+            membership.consumer(shape.group) is members
+            and members.message_model == shape.message_model
+            and members.subscriptions.get(shape.topic) is shape.subscribed
+        )
+
+    def _move(self, reader: _Reader) -> bool:
+        """Have the shape that kernels stopped at look at other entries; False if it cannot."""
+        number, offset = self._memory.numbers[STOPPED_SHAPE], self._memory.numbers[STOPPED_OFFSET]
+        shape = reader.shapes[number]
+        if not shape.move_to(offset):
+            return False
+        reader.set_row(number, self._row(shape))
+        return True
+
+    def _row(self, shape: PullShape) -> list[int]:
+        table = self._queue_numbers
+        return shape.row(table.address + (table.row(shape.topic.encode(), shape.number) + END) * 8)
+
+    def _learn(self, peer: Puller, begin: int, end: int) -> bool:
+        """Learn the shape of the pull that comes next, if it is one whose like was allowed before."""
+        frame = self._find_pull(begin, end)
+        shape = None if frame is None else self._shape_of(frame)
+        if shape is None:
+            return False
+        reader = self._readers.get(peer) or self._add_reader(peer)
+        reader.add(shape, self._row(shape))
+        return True
+
+    def _find_pull(self, begin: int, end: int) -> Frame | None:
+        """The frame that begins at `begin`, if it is whole and looks like a pull."""
+        view = self._received.view
+        if end - begin < FRAME_HEAD.size:
+            return None
+        size, form_and_header = FRAME_HEAD.unpack_from(view, begin)
+        form, header_size = form_and_header >> 24, form_and_header & 0xFF_FFFF
+        header_at = begin + FRAME_HEAD.size
+        if size != _SIZE_SIZE + header_size or header_size > min(end - header_at, LONGEST_HEADER):
+            return None
+        header = view[header_at : header_at + header_size].tobytes()
+        if form == BINARY_FORM:
+            return (form, header, b"") if header.startswith(_BINARY_MARK) else None
+        return (form, header, b"") if form == JSON_FORM and _JSON_MARK in header else None
+
+    def _shape_of(self, frame: Frame) -> PullShape | None:
+        """The shape of a pull; None if kernels cannot take its like."""
+        form, header, _ = frame
+        try:
+            request = decode_command(frame)
+        except BadFrame:  # ordinary code says so
+            return None
+        is_pull = request.code == RequestCode.PULL_MESSAGE and not request.flag
+        known = self._handlers.recall(request) if is_pull else None
+        if known is None:
+            return None
+        queue = self._tables.store.find_queue(known.pull.topic.name, known.pull.numbers.queue)
+        pattern = request_pattern(form, header, request)
+        if type(queue) is not ConsumeQueue or pattern is None:
+            return None
+        return PullShape(known, queue, form, pattern, answer_pattern(form, known))

@@ -1,0 +1,61 @@
+"""The first look at what connections receive, where kernels are loaded: plain SENDs and known PULLs are taken from it.
+
+Most connections bring one of the two all the time. That one is tried first, so that neither pays for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from embermq.broker.fast_peers import FastPeer
+from embermq.broker.fast_pulls import FastPulls, Puller
+from embermq.broker.fast_sends import FastSends
+
+Take = Callable[[Puller, int, int], int]
+
+
+class Requester(FastPeer, Puller, Protocol):
+    """A connection whose socket can be read from and written to without it."""
+
+
+class FastRequests:
+    """Takes whole frames at the beginning of received bytes; ordinary code takes those that it leaves."""
+
+    def __init__(self, sends: FastSends, pulls: FastPulls) -> None:
+        self.sends = sends
+        self.pulls = pulls
+
+    def take(self, peer: Puller, begin: int, end: int) -> int:
+        """Take what can be taken; how many bytes that is."""
+        first: Take = self.sends.take
+        second: Take = self.pulls.take
+        if self.pulls.knows(peer):
+            first, second = second, first
+        at, taken = begin, first(peer, begin, end)
+        at += taken
+        while at < end and not peer.is_blocked:
+            first, second = second, first
+            taken = first(peer, at, end)
+            at += taken
+            if not taken:
+                break
+        return at - begin
+
+    def add(self, peer: Requester, descriptor: int) -> None:
+        """Know a connection by its socket."""
+        self.sends.add(peer, descriptor)
+
+    def remove(self, peer: Requester) -> None:
+        self.sends.remove(peer)
+
+    def receive(self, peers: Sequence[Requester]) -> None:
+        """Read from connections that have something: from those that pull one by one, because each is answered."""
+        knows = self.pulls.knows
+        pulling = [peer for peer in peers if knows(peer)] if self.pulls.has_readers else []
+        if pulling:
+            peers = [peer for peer in peers if not knows(peer)]
+        if peers:
+            self.sends.receive(peers)
+        for peer in pulling:
+            peer.read()  # which brings it to `take`

@@ -1,0 +1,158 @@
+"""Headers that are known but for a few numbers: read by comparing them, written by copying.
+
+    {"code":11,"extFields":{"queueOffset":"▮","commitOffset":"▮",…},"flag":0,"opaque":▮,…}
+
+A pattern is a list of steps, each a piece of text and the number behind it; behind the last piece there is none. JSON
+has all numbers in digits. A binary header has the opaque number and the size of its fields in four bytes each, and
+before the digits of others four bytes with their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from embermq.format.frame import JSON_FORM
+from embermq.kernels.compiling import part, variable
+from embermq.kernels.memory import address_of, copy, get, is_same, load_i32, put, store_8, store_32
+from embermq.kernels.scanning import read_number
+
+# What a number means; a list of NUMBERS 64-bit numbers has room for all.
+OPAQUE: Final = 0
+OFFSET: Final = 1
+COMMIT_OFFSET: Final = 2
+NEXT_OFFSET: Final = 3
+HIGH_OFFSET: Final = 4
+LOW_OFFSET: Final = 5
+REST: Final = 6  # how many bytes follow it in a binary header
+NO_NUMBER: Final = 7
+NUMBERS: Final = 8
+
+# What a pattern is in memory.
+_TEXT: Final = 0
+_FORM: Final = 1
+_FIRST_STEP: Final = 2  # of steps of two numbers each: the size of the piece, and what follows it
+_MOST_STEPS: Final = 6
+PATTERN_WIDTH: Final = _FIRST_STEP + 2 * _MOST_STEPS
+
+_SIZE_SIZE: Final = 4
+
+
+class Pattern:
+    """Pieces of text, and which number follows each of them."""
+
+    def __init__(self, form: int, steps: Sequence[tuple[bytes, int]]) -> None:
+        if not 0 < len(steps) <= _MOST_STEPS or steps[-1][1] != NO_NUMBER:
+            raise ValueError(f"{len(steps)} steps; at most {_MOST_STEPS} are possible, and the last has no number")
+        self._text = b"".join(piece for piece, _ in steps) or b"\0"  # kept: its address is in the row
+        numbers = [address_of(self._text), form]
+        for piece, number in steps:
+            numbers += (len(piece), number)
+        self.row = numbers + [0] * (PATTERN_WIDTH - len(numbers))
+
+
+@part
+def _read(form: int, number: int, at: int, end: int) -> tuple[int, int]:
+    """A number, and the byte behind it; -1 for that if there is none."""
+    if form == JSON_FORM:
+        return read_number(at, end)
+    if end - at < _SIZE_SIZE:
+        return 0, -1
+    value = load_i32(at)
+    at += _SIZE_SIZE
+    if number == OPAQUE:
+        return value, at
+    if number == REST:
+        return value, (at if value == end - at else -1)
+    if value <= 0 or value > end - at:
+        return 0, -1
+    number_end = at + value
+    value, after = read_number(at, number_end)
+    return value, (after if after == number_end else -1)
+
+
+@part
+def match_pattern(pattern: int, at: int, end: int, numbers: int) -> bool:
+    """Whether the bytes [at, end) are the pattern's, with any numbers; these are put into `numbers`."""
+    text, form = get(pattern, _TEXT), get(pattern, _FORM)
+    for step in range(_MOST_STEPS):
+        size, number = get(pattern, _FIRST_STEP + 2 * step), get(pattern, _FIRST_STEP + 2 * step + 1)
+        if size > end - at or not is_same(text, at, size):
+            return False
+        text += size
+        at += size
+        if number == NO_NUMBER:
+            return at == end
+        value, at = _read(form, number, at, end)
+        if at < 0:
+            return False
+        put(numbers, number, value)
+    return False
+
+
+@part
+def _count_digits(value: int) -> int:
+    """How many bytes a number takes; it is none whose negation is too large."""
+    count = 2 if value < 0 else 1
+    rest = abs(value)
+    while rest >= 10:
+        rest //= 10
+        count += 1
+    return count
+
+
+@part
+def _write_digits(out: int, value: int, size: int) -> None:
+    rest, at = abs(value), out + size
+    while True:
+        at -= 1
+        store_8(at, 0x30 + rest % 10)
+        rest //= 10
+        if rest == 0:
+            break
+    if value < 0:
+        store_8(out, 0x2D)
+
+
+@part
+def size_pattern(pattern: int, numbers: int) -> int:
+    """How many bytes a pattern takes with these numbers."""
+    form, size = get(pattern, _FORM), variable(0)
+    for step in range(_MOST_STEPS):
+        size += get(pattern, _FIRST_STEP + 2 * step)
+        number = get(pattern, _FIRST_STEP + 2 * step + 1)
+        if number == NO_NUMBER:
+            break
+        if form != JSON_FORM:
+            size += _SIZE_SIZE
+        if form == JSON_FORM or number not in (OPAQUE, REST):
+            size += _count_digits(get(numbers, number))
+    return size
+
+
+@part
+def write_pattern(pattern: int, numbers: int, out: int, end: int) -> None:
+    """Write a pattern with these numbers to the bytes [out, end), which are as many as it takes."""
+    text, form = get(pattern, _TEXT), get(pattern, _FORM)
+    for step in range(_MOST_STEPS):
+        size, number = get(pattern, _FIRST_STEP + 2 * step), get(pattern, _FIRST_STEP + 2 * step + 1)
+        copy(out, text, size)
+        text += size
+        out += size
+        if number == NO_NUMBER:
+            break
+        if number == REST:
+            store_32(out, end - out - _SIZE_SIZE)
+            out += _SIZE_SIZE
+            continue
+        value = get(numbers, number)
+        if form != JSON_FORM and number == OPAQUE:
+            store_32(out, value)
+            out += _SIZE_SIZE
+            continue
+        digits = _count_digits(value)
+        if form != JSON_FORM:
+            store_32(out, digits)
+            out += _SIZE_SIZE
+        _write_digits(out, value, digits)
+        out += digits
