@@ -23,7 +23,7 @@ from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits, split_frames, whol
 from embermq.kernels.commands import decode_command
 from embermq.model.message import Host
 from embermq.net.gathered_write import plain_descriptor, write_parts, write_places
-from embermq.net.receiving import LARGE_FRAME, ReceiveBuffer
+from embermq.net.receiving import LARGE_FRAME, READ_SIZE, ReceiveBuffer
 from embermq.net.socket_reader import SocketReader, is_for_later
 
 log = logging.getLogger(__name__)
@@ -139,8 +139,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def feed(self, data: bytes) -> None:
         """Deal with bytes that an engine has received and left over."""
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        if self.take is None or len(data) > READ_SIZE:
             self._split(data)
+            return
+        self._received.begin(data)
+        begin = self._received.end
+        self._take_in_turns(self.take, begin, begin + len(data))
 
     @property
     def is_free(self) -> bool:

@@ -216,7 +216,7 @@ class InProcess:
     async def start(self) -> None:
         """Know the topic."""
         self.broker.start()
-        self._fast = self.broker.make_fast(self._received, FrameLimits())
+        self._fast = self.broker.make_fast(self._received, FrameLimits()).sends
         self.broker.router.receive(self.peer, [Command(310, send_fields(UNIQ_KEY="AB"), b"body", -1)])
         await asyncio.sleep(0)
         assert [answer.code for answer in self.peer.take_sent()] == [ResponseCode.SUCCESS]
