@@ -22,6 +22,8 @@ from embermq.log.queue_table import QueueTable
 from embermq.log.record_batch import KEYS_PER_RECORD, RecordBatch
 from embermq.log.table_append import LARGEST_HEAD, DraftTable, Piece, TableAppended
 
+_LEAST_ROOM = 512  # records
+
 
 class QuickAppend:
     """Appends tables to one log. Used by the one writer thread."""
@@ -34,6 +36,7 @@ class QuickAppend:
         self._numbers[job.NUMBERS] = numbers.address
         self._numbers[job.NUMBERS_SIZE] = len(numbers.numbers)
         self._suffix = b""
+        self._spare: tuple[Table, Table] | None = None
 
     def append(self, table: DraftTable, *, is_visible: bool) -> TableAppended | None:
         """Write the records of `table`; None, with nothing done, where this is not the way.
@@ -56,8 +59,8 @@ class QuickAppend:
         if is_visible:
             self._offer_index(count * KEYS_PER_RECORD)
         records = np.empty((count, RECORD_WIDTH), np.int64)
-        places, codes = np.empty(count, np.int64), np.empty(count, np.int64)
-        keys = np.empty((count * KEYS_PER_RECORD, KEY_WIDTH), np.int64)
+        codes = np.empty(count, np.int64)
+        spare = places, keys = self._take_spare(count)
         written = store_drafts(
             self._job, table.drafts, table.topics, table.hosts, table.queues, records, places, codes, keys
         )
@@ -66,6 +69,8 @@ class QuickAppend:
         used = numbers[job.WRITTEN_SIZE]
         if not is_visible or numbers[job.CODED] < count:
             file.took(used)
+        elif self.is_dispatched():
+            self._spare = spare
         commit_log.last_store_time = store_time
         commit_log.chain.warm_ahead()
         begin, data = file.start + at, file.view[at : at + used]
@@ -76,6 +81,14 @@ class QuickAppend:
         return TableAppended(
             [Piece(begin, begin + used, address + at, data, records, batch)], records, store_time, None
         )
+
+    def _take_spare(self, count: int) -> tuple[Table, Table]:
+        """Memory for the places and keys of so many records: the last one's, if nobody needs that any more."""
+        spare, self._spare = self._spare, None
+        if spare is None or len(spare[0]) < count:
+            room = max(count, _LEAST_ROOM)
+            spare = np.empty(room, np.int64), np.empty((room * KEYS_PER_RECORD, KEY_WIDTH), np.int64)
+        return spare
 
     def is_dispatched(self) -> bool:
         """Whether queues and index have all of what was appended last."""

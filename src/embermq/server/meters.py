@@ -59,6 +59,8 @@ class MessageSizes:
     def count(self, items: Sequence[Placed]) -> None:
         """These were stored. Sorted and cut at the bounds: sorting numbers is faster than looking at each."""
         found = items.sizes if isinstance(items, Batch) else [item.size for item in items]
+        if not found:
+            return
         largest = bisect_left(SIZE_BOUNDS, max(found))
         if largest == bisect_left(SIZE_BOUNDS, min(found)):  # nearly always
             self._counts[largest] += len(found)

@@ -38,12 +38,13 @@ class BatchIntake:
         self._hosts = ByteTable(store_host)
         self._flags = SysFlag.BORN_HOST_V6 if len(store_host) == HOST_V6_SIZE else 0
         self._queues: dict[bytes, Table] = {}
+        self._drafts: Table = np.zeros((0, DRAFT_WIDTH), np.int64)
 
     def table(self, batch: MessageBatch, born_time: int) -> DraftTable:
         """The drafts of a batch. Raises a RequestError; then nothing changed."""
         properties = self._intake.properties(Message(batch.topic, b"", batch.tags, properties=batch.properties))
         target = self._intake.target(batch.topic)
-        drafts = np.zeros((len(batch), DRAFT_WIDTH), np.int64)
+        drafts = self._take_drafts(len(batch))
         size = self._place_bodies(batch, drafts)
         drafts[:, DRAFT_PROPERTIES_SIZE] = len(properties)  # all have the same
         drafts[:, DRAFT_QUEUE] = self._choose_queues(batch, target)
@@ -56,9 +57,16 @@ class BatchIntake:
             _STORE_HOST, b"", kept=(batch, texts, target.name),
         )  # fmt: skip
 
+    def _take_drafts(self, count: int) -> Table:
+        """Memory for so many drafts; what is never written to stays zero."""
+        if len(self._drafts) < count:
+            self._drafts = np.zeros((count, DRAFT_WIDTH), np.int64)
+        return self._drafts[:count]
+
     def _place_bodies(self, batch: MessageBatch, drafts: Table) -> int:
         """Write where bodies are; the bytes they take."""
         size, ends = memoryview(batch.bodies).nbytes, np.frombuffer(batch.ends, np.int64)
+        drafts[0, DRAFT_BODY_AT] = 0
         drafts[1:, DRAFT_BODY_AT] = ends[:-1]
         sizes = drafts[:, DRAFT_BODY_SIZE]
         np.subtract(ends, drafts[:, DRAFT_BODY_AT], out=sizes)
