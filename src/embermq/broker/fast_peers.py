@@ -44,6 +44,10 @@ class FastPeer(Peer, Protocol):
         """Reading came to nothing, for the reason with this error number."""
         ...
 
+    def input_ended(self) -> None:
+        """The other end sends no more."""
+        ...
+
     def feed(self, data: bytes) -> None:
         """Deal with these bytes, which were received for you."""
         ...

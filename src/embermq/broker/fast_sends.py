@@ -196,7 +196,7 @@ class FastSends:
             elif got < 0:
                 peer.read_failed(-got)
             else:
-                peer.close()
+                peer.input_ended()
 
     def _start_turn(self) -> bool:
         """Make ready for the first sender of a turn; False if messages must go the ordinary way for now."""

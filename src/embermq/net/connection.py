@@ -84,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._owed = 0
         self._is_paused = False  # reading; see _regulate
         self._is_ending = False  # reads nothing more
+        self._has_ended = False  # the peer sends nothing more
         self._is_blocked = False  # writing
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -102,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self.local = _host(transport.get_extra_info("sockname"))
         self.heard_at = self._loop.time()
         self._descriptor = plain_descriptor(self._transport)
+        if not self.peer.address:
+            self._transport.abort()  # it was gone before it could be asked for its address
 
     def read_by(self, reader: SocketReader, plain: socket.socket) -> None:
         """Have `reader` read from our socket, which is not encrypted, instead of the transport."""
@@ -129,6 +132,24 @@ class Connection(asyncio.BufferedProtocol):
         if count:
             self.buffer_updated(count)
         else:
+            self.input_ended()
+
+    def eof_received(self) -> bool:
+        """What is in hand is still answered; with TLS, a transport cannot do that."""
+        assert self._transport is not None
+        if self._transport.get_extra_info("sslcontext") is not None:
+            return False
+        self.input_ended()
+        return True
+
+    def input_ended(self) -> None:
+        """The peer sends no more. Close when it has the answers to what it sent."""
+        self._has_ended = self._is_ending = True
+        self._regulate()
+        self._loop.call_soon(self._close_if_settled)  # what was just read has its turn before
+
+    def _close_if_settled(self) -> None:
+        if self._owed <= 0 and not self._waiting:
             self.close()
 
     def read_failed(self, number: int) -> None:
@@ -315,6 +336,8 @@ class Connection(asyncio.BufferedProtocol):
         """So many of them are answered, or wait for something that the peer knows of."""
         self._owed -= count
         self._regulate()
+        if self._has_ended and self._owed <= 0:
+            self._loop.call_soon(self._close_if_settled)  # behind the answer
 
     def stop_reading(self) -> None:
         """Take no more requests; those that are in hand can still be answered."""
