@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def feed(self, data: bytes) -> None:
-        """Deal with bytes that an engine has received and left over."""
+        """Deal with bytes that were received elsewhere, and begin with a frame."""
         if self.is_closed:
             return
         if self.take is None or len(data) > READ_SIZE:
@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
             self._large_end += nbytes
             if self._large_end == len(self._large):
                 data, self._large = bytes(self._large), bytearray()
-                self._split(data)
+                self.feed(data)
             return
         begin = self._received.end
         end = begin + len(self.part) + nbytes
