@@ -24,6 +24,7 @@ from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
 from embermq.errors import BadFrame
 from embermq.format.frame import BINARY_FORM, FRAME_HEAD, JSON_FORM, Frame, FrameLimits
+from embermq.kernels.columns import QUEUE_END
 from embermq.kernels.commands import decode_command
 from embermq.kernels.compiling import Table
 from embermq.kernels.pulls import (
@@ -49,7 +50,6 @@ from embermq.kernels.pulls import (
     take_pulls,
 )
 from embermq.log.consume_queue import ConsumeQueue
-from embermq.log.queue_table import END
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Observe
@@ -282,7 +282,7 @@ class FastPulls:
 
     def _row(self, shape: PullShape) -> list[int]:
         table = self._queue_numbers
-        return shape.row(table.address + (table.row(shape.topic.encode(), shape.number) + END) * 8)
+        return shape.row(table.address + (table.row(shape.topic.encode(), shape.number) + QUEUE_END) * 8)
 
     def _learn(self, peer: Puller, begin: int, end: int) -> bool:
         """Learn the shape of the pull that comes next, if it is one whose like was allowed before."""

@@ -63,7 +63,6 @@ MOST_ROWS: Final = 4096
 MOST_DRAFTS: Final = 16_384  # with batches, there are more of them
 TEXT_ROOM: Final = 2 * 1024 * 1024  # for the properties of a turn
 LARGEST_TURN: Final = 1024 * 1024  # bytes received, after which a turn is put at once
-READ_SIZE: Final = 256 * 1024  # bytes received from one connection at once, at most
 _STORE_HOST: Final = 0  # the first of a turn's hosts
 
 
@@ -73,6 +72,7 @@ class Received(Protocol):
     address: int
     size: int
     end: int
+    read_size: int  # bytes received from one connection at once, at most
     view: memoryview
     make_room: Callable[[], None]
 
@@ -168,7 +168,7 @@ class FastSends:
             return
         began = self._now()
         received = self._received
-        looked_at = self._peers.receive(self._memory.address, peers, received.end, READ_SIZE)
+        looked_at = self._peers.receive(self._memory.address, peers, received.end, received.read_size)
         numbers = self._peers.numbers
         left: list[tuple[FastPeer, int, bytes]] = []
         end = received.end

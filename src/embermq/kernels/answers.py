@@ -18,6 +18,7 @@ from embermq.format.command import ANSWER, LANGUAGES, VERSION
 from embermq.format.frame import BINARY_FORM, JSON_FORM
 from embermq.kernels.columns import RECORD_POSITION, RECORD_WIDTH
 from embermq.kernels.compiling import Table, inlined, kernel, part, variable
+from embermq.kernels.digits import count_digits, write_digits
 from embermq.kernels.memory import address_of, copy, fits, get, load_u8, store_8, store_16, store_32
 from embermq.kernels.send_rows import (
     DRAFTS,
@@ -131,32 +132,6 @@ def _check_texts(texts: int, size: int) -> bool:
 
 
 @part
-def _count_digits(value: int) -> int:
-    """How many bytes a number takes; it is none whose negation is too large."""
-    count = 2 if value < 0 else 1
-    rest = abs(value)
-    while rest >= 10:
-        rest //= 10
-        count += 1
-    return count
-
-
-@part
-def _write_number(out: int, value: int, size: int) -> int:
-    rest = abs(value)
-    at = out + size
-    while True:
-        at -= 1
-        store_8(at, 0x30 + rest % 10)
-        rest //= 10
-        if rest == 0:
-            break
-    if value < 0:
-        store_8(out, 0x2D)
-    return out + size
-
-
-@part
 def _write_position(out: int, position: int) -> int:
     for index in range(_HEX_SIZE):
         digit = position >> (60 - 4 * index) & 0xF
@@ -214,24 +189,24 @@ def _write_json(out: int, row: int, records: int, unique: int, texts: int, size:
     store_32(out, _HEAD_SIZE - 4 + size)
     store_32(out + 4, JSON_FORM << 24 | size)
     out = _write_piece(out + _HEAD_SIZE, texts, _BEFORE_QUEUE)
-    out = _write_number(out, get(row, QUEUE), _count_digits(get(row, QUEUE)))
+    out = write_digits(out, get(row, QUEUE), count_digits(get(row, QUEUE)))
     out = _write_piece(out, texts, _BEFORE_UNIQUE)
     copy(out, unique, get(row, UNIQUE_SIZE))
     out = _write_piece(out + get(row, UNIQUE_SIZE), texts, _BEFORE_IDS)
     out = _write_ids(out, row, records, texts)
     out = _write_piece(out, texts, _BEFORE_OFFSET)
-    out = _write_number(out, get(row, QUEUE_OFFSET), _count_digits(get(row, QUEUE_OFFSET)))
+    out = write_digits(out, get(row, QUEUE_OFFSET), count_digits(get(row, QUEUE_OFFSET)))
     out = _write_piece(out, texts, _BEFORE_OPAQUE)
-    out = _write_number(out, get(row, OPAQUE), _count_digits(get(row, OPAQUE)))
+    out = write_digits(out, get(row, OPAQUE), count_digits(get(row, OPAQUE)))
     _write_piece(out, texts, _END)
 
 
 @part
 def _write_number_field(out: int, texts: int, piece: int, value: int) -> int:
     out = _write_piece(out, texts, piece)
-    size = _count_digits(value)
+    size = count_digits(value)
     store_32(out, size)
-    return _write_number(out + 4, value, size)
+    return write_digits(out + 4, value, size)
 
 
 @inlined
@@ -258,10 +233,10 @@ def _write_binary(out: int, row: int, records: int, unique: int, texts: int, siz
 
 @inlined
 def _header_size(row: int, texts: int, fixed_json: int, fixed_binary: int) -> int:
-    numbers = _count_digits(get(row, QUEUE)) + _count_digits(get(row, QUEUE_OFFSET))
+    numbers = count_digits(get(row, QUEUE)) + count_digits(get(row, QUEUE_OFFSET))
     size = numbers + _ids_size(row, texts) + get(row, UNIQUE_SIZE)
     if get(row, FORM) == JSON_FORM:
-        return size + fixed_json + _count_digits(get(row, OPAQUE))
+        return size + fixed_json + count_digits(get(row, OPAQUE))
     return size + fixed_binary
 
 

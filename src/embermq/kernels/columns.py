@@ -31,6 +31,12 @@ RUN_WIDTH: Final = 6
 KEY_HASH, KEY_POSITION, KEY_STORE_TIME = range(3)
 KEY_WIDTH: Final = 3
 
+# A queue, as plain code and kernels share it: see log/queue_table.py.
+(
+    QUEUE_NEXT, QUEUE_PUTS, QUEUE_PUT_SIZE, QUEUE_END, QUEUE_MEMORY, QUEUE_FIRST, QUEUE_LIMIT, QUEUE_WRITTEN,
+) = range(8)  # fmt: skip
+QUEUE_WIDTH: Final = 8
+
 # A row of a ByteTable.
 BYTES_ADDRESS, BYTES_SIZE = range(2)
 BYTES_WIDTH: Final = 2

@@ -14,7 +14,8 @@ from typing import Final
 
 from embermq.format.frame import JSON_FORM
 from embermq.kernels.compiling import part, variable
-from embermq.kernels.memory import address_of, copy, get, is_same, load_i32, put, store_8, store_32
+from embermq.kernels.digits import count_digits, write_digits
+from embermq.kernels.memory import address_of, copy, get, is_same, load_i32, put, store_32
 from embermq.kernels.scanning import read_number
 
 # What a number means; a list of NUMBERS 64-bit numbers has room for all.
@@ -91,30 +92,6 @@ def match_pattern(pattern: int, at: int, end: int, numbers: int) -> bool:
 
 
 @part
-def _count_digits(value: int) -> int:
-    """How many bytes a number takes; it is none whose negation is too large."""
-    count = 2 if value < 0 else 1
-    rest = abs(value)
-    while rest >= 10:
-        rest //= 10
-        count += 1
-    return count
-
-
-@part
-def _write_digits(out: int, value: int, size: int) -> None:
-    rest, at = abs(value), out + size
-    while True:
-        at -= 1
-        store_8(at, 0x30 + rest % 10)
-        rest //= 10
-        if rest == 0:
-            break
-    if value < 0:
-        store_8(out, 0x2D)
-
-
-@part
 def size_pattern(pattern: int, numbers: int) -> int:
     """How many bytes a pattern takes with these numbers."""
     form, size = get(pattern, _FORM), variable(0)
@@ -126,7 +103,7 @@ def size_pattern(pattern: int, numbers: int) -> int:
         if form != JSON_FORM:
             size += _SIZE_SIZE
         if form == JSON_FORM or number not in (OPAQUE, REST):
-            size += _count_digits(get(numbers, number))
+            size += count_digits(get(numbers, number))
     return size
 
 
@@ -150,9 +127,8 @@ def write_pattern(pattern: int, numbers: int, out: int, end: int) -> None:
             store_32(out, value)
             out += _SIZE_SIZE
             continue
-        digits = _count_digits(value)
+        digits = count_digits(value)
         if form != JSON_FORM:
             store_32(out, digits)
             out += _SIZE_SIZE
-        _write_digits(out, value, digits)
-        out += digits
+        out = write_digits(out, value, digits)

@@ -27,6 +27,9 @@ from embermq.kernels.columns import (
     DRAFT_SYS_FLAG,
     DRAFT_TOPIC,
     DRAFT_WIDTH,
+    QUEUE_NEXT,
+    QUEUE_PUT_SIZE,
+    QUEUE_PUTS,
     RECORD_POSITION,
     RECORD_SIZE,
     RECORD_WIDTH,
@@ -47,7 +50,6 @@ from embermq.kernels.send_rows import (
 
 QUEUES_WIDTH: Final = 2
 _ROWS, _COUNT = range(QUEUES_WIDTH)
-_NEXT, _PUTS, _PUT_SIZE = range(3)  # of log/queue_table.py
 _LAST: Final = 2**62  # no queue gets that far
 
 
@@ -102,10 +104,10 @@ def take_offsets(drafts: Table, queues: Table, numbers: int, numbers_size: int, 
     for number in range(drafts.shape[0]):
         draft = row_at(drafts, number)
         row = _find_row(queues, get(draft, DRAFT_TOPIC), get(draft, DRAFT_QUEUE), numbers, numbers_size)
-        if row == 0 or not 0 <= get(row, _NEXT) < _LAST:
+        if row == 0 or not 0 <= get(row, QUEUE_NEXT) < _LAST:
             return number
-        put(draft, DRAFT_OFFSET, get(row, _NEXT))
-        put(row, _NEXT, get(row, _NEXT) + 1)
+        put(draft, DRAFT_OFFSET, get(row, QUEUE_NEXT))
+        put(row, QUEUE_NEXT, get(row, QUEUE_NEXT) + 1)
         places[number] = (row - numbers) >> 3
     return len(drafts)
 
@@ -118,9 +120,9 @@ def give_back_offsets(drafts: Table, queues: Table, numbers: int, numbers_size: 
     for number in range(drafts.shape[0]):
         draft = row_at(drafts, drafts.shape[0] - 1 - number)
         row = _find_row(queues, get(draft, DRAFT_TOPIC), get(draft, DRAFT_QUEUE), numbers, numbers_size)
-        if row == 0 or get(row, _NEXT) != get(draft, DRAFT_OFFSET) + 1:
+        if row == 0 or get(row, QUEUE_NEXT) != get(draft, DRAFT_OFFSET) + 1:
             return number
-        put(row, _NEXT, get(draft, DRAFT_OFFSET))
+        put(row, QUEUE_NEXT, get(draft, DRAFT_OFFSET))
     return len(drafts)
 
 
@@ -144,6 +146,6 @@ def tell_places(rows: Table, drafts: Table, records: Table, queues: Table, numbe
         size = variable(0)
         for each in range(first, first + messages):
             size += get(row_at(records, each), RECORD_SIZE)
-        put(known, _PUTS, get(known, _PUTS) + messages)
-        put(known, _PUT_SIZE, get(known, _PUT_SIZE) + size)
+        put(known, QUEUE_PUTS, get(known, QUEUE_PUTS) + messages)
+        put(known, QUEUE_PUT_SIZE, get(known, QUEUE_PUT_SIZE) + size)
     return len(rows)

@@ -10,6 +10,12 @@ from typing import Final
 
 from embermq.format.queue_entry import QUEUE_ENTRY_SIZE
 from embermq.kernels.columns import (
+    QUEUE_END,
+    QUEUE_FIRST,
+    QUEUE_LIMIT,
+    QUEUE_MEMORY,
+    QUEUE_WIDTH,
+    QUEUE_WRITTEN,
     RECORD_OFFSET,
     RECORD_POSITION,
     RECORD_SIZE,
@@ -20,8 +26,6 @@ from embermq.kernels.compiling import Table, kernel, part
 from embermq.kernels.memory import fence, get, load_i32, load_i64, prefetch, put, row_at, store_32, store_64
 from embermq.model.flags import SysFlag
 
-_END, _MEMORY, _FIRST, _LIMIT, _WRITTEN = range(3, 8)  # of log/queue_table.py
-_ROW: Final = 8
 _NOT_QUEUED: Final = SysFlag.PREPARED  # the bit that prepared and rolled-back records share
 _I32: Final = 2**31
 _AHEAD: Final = 8  # records whose entries are fetched before they are needed: with many queues, few are in a cache
@@ -37,10 +41,10 @@ def _is_clear(at: int) -> bool:
 def _enter(row: int, record: int, code: int) -> bool:
     """Write one entry; False if the queue does not offer its place."""
     offset, size = get(record, RECORD_OFFSET), get(record, RECORD_SIZE)
-    first, limit = get(row, _FIRST), get(row, _LIMIT)
-    if offset != get(row, _END) or not first <= offset < limit - 1 or not 0 < size < _I32:
+    first, limit = get(row, QUEUE_FIRST), get(row, QUEUE_LIMIT)
+    if offset != get(row, QUEUE_END) or not first <= offset < limit - 1 or not 0 < size < _I32:
         return False
-    at = get(row, _MEMORY) + (offset - first) * QUEUE_ENTRY_SIZE
+    at = get(row, QUEUE_MEMORY) + (offset - first) * QUEUE_ENTRY_SIZE
     if not _is_clear(at + QUEUE_ENTRY_SIZE):  # left by a crash, and would be taken for entries behind this one
         return False
     store_64(at, get(record, RECORD_POSITION))
@@ -48,15 +52,15 @@ def _enter(row: int, record: int, code: int) -> bool:
     fence()
     store_32(at + 8, size)
     fence()
-    put(get(row, _WRITTEN), 0, (offset + 1 - first) * QUEUE_ENTRY_SIZE)
+    put(get(row, QUEUE_WRITTEN), 0, (offset + 1 - first) * QUEUE_ENTRY_SIZE)
     fence()
-    put(row, _END, offset + 1)
+    put(row, QUEUE_END, offset + 1)
     return True
 
 
 @part
 def _fetch(row: int) -> None:
-    prefetch(get(row, _MEMORY) + (get(row, _END) - get(row, _FIRST)) * QUEUE_ENTRY_SIZE)
+    prefetch(get(row, QUEUE_MEMORY) + (get(row, QUEUE_END) - get(row, QUEUE_FIRST)) * QUEUE_ENTRY_SIZE)
 
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[::1], int64, int64, int64)")
@@ -72,9 +76,9 @@ def enter_entries(records: Table, codes: Table, places: Table, numbers: int, num
         record, place = row_at(records, number), places[number]
         if get(record, RECORD_SYS_FLAG) & _NOT_QUEUED:
             continue
-        if not 0 <= place <= numbers_size - _ROW:
+        if not 0 <= place <= numbers_size - QUEUE_WIDTH:
             return number
-        if number + _AHEAD < count and 0 <= places[number + _AHEAD] <= numbers_size - _ROW:
+        if number + _AHEAD < count and 0 <= places[number + _AHEAD] <= numbers_size - QUEUE_WIDTH:
             _fetch(numbers + places[number + _AHEAD] * 8)
         if not _enter(numbers + place * 8, record, codes[number]):
             return number

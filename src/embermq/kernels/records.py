@@ -204,6 +204,15 @@ def _write_parts(
 
 
 @inlined
+def _find_names(draft: int, topics: Table, hosts: Table) -> tuple[int, int]:
+    """The rows of a draft's topic and born host; 0 and 0 if there are no such rows."""
+    topic, host = get(draft, DRAFT_TOPIC), get(draft, DRAFT_BORN_HOST)
+    if not (0 <= topic < topics.shape[0] and 0 <= host < hosts.shape[0]):
+        return 0, 0
+    return row_at(topics, topic), row_at(hosts, host)
+
+
+@inlined
 def _check_arguments(
     drafts: Table, sizes: int, topics: Table, hosts: Table, store_host: int, suffix_size: int, records: Table
 ) -> bool:
@@ -258,12 +267,8 @@ def encode_records(
     reason = variable(DONE)
     while number < drafts.shape[0]:
         draft, record = row_at(drafts, number), row_at(records, number)
-        topic_number, host_number = get(draft, DRAFT_TOPIC), get(draft, DRAFT_BORN_HOST)
-        if not (0 <= topic_number < topics.shape[0] and 0 <= host_number < hosts.shape[0]):
-            reason = OUTSIDE
-            break
-        topic, born_host = row_at(topics, topic_number), row_at(hosts, host_number)
-        if not _is_host(born_host):
+        topic, born_host = _find_names(draft, topics, hosts)
+        if topic == 0 or not _is_host(born_host):
             reason = OUTSIDE
             break
         reason = _check_draft(draft, source_size, texts, texts_size, topic, suffix_size)
@@ -276,10 +281,10 @@ def encode_records(
             break
         put(record, RECORD_POSITION, position + used)
         put(record, RECORD_STORE_TIME, store_time)
-        to, body = target + used, source + get(draft, DRAFT_BODY_AT)
+        to = target + used
         if number > 0:
             _write_frame(record, to)
-        _write_head(draft, record, body, born_host, own_host, to)
+        _write_head(draft, record, source + get(draft, DRAFT_BODY_AT), born_host, own_host, to)
         _write_parts(draft, record, source, texts, topic, suffix, suffix_size, to)
         for column in _PLACES:  # from now on they count from where the memory begins
             put(record, column, get(record, column) + used)

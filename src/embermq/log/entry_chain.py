@@ -23,8 +23,15 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
+from embermq.kernels.columns import (
+    QUEUE_END,
+    QUEUE_FIRST,
+    QUEUE_LIMIT,
+    QUEUE_MEMORY,
+    QUEUE_WRITTEN,
+)
 from embermq.log.entries_end import find_entries_end
-from embermq.log.queue_table import END, FIRST, LIMIT, MEMORY, WRITTEN, private_row
+from embermq.log.queue_table import private_row
 
 RESERVE_STEP: Final = 65_536
 _CHECKED_FILES: Final = 3  # how many of the last files are looked at for the end of the entries
@@ -84,16 +91,16 @@ class EntryChain(Generic[E]):
     @property
     def end(self) -> int:
         """The index of the next entry."""
-        return self._row[END]
+        return self._row[QUEUE_END]
 
     @end.setter
     def end(self, index: int) -> None:
-        self._row[END] = index
+        self._row[QUEUE_END] = index
 
     def withhold(self) -> None:
         """Have no kernel write entries: something else is to be done for each."""
         self._is_offered = False
-        self._row[LIMIT] = 0
+        self._row[QUEUE_LIMIT] = 0
 
     @property
     def begin(self) -> int:
@@ -240,13 +247,13 @@ class EntryChain(Generic[E]):
 
     def destroy(self) -> None:
         """Delete the files and their folder."""
-        self._row[LIMIT] = 0
+        self._row[QUEUE_LIMIT] = 0
         self.end = 0
         self._files.destroy()
 
     def close(self) -> None:
         """Let go of the files. Flush first."""
-        self._row[LIMIT] = 0
+        self._row[QUEUE_LIMIT] = 0
         self._files.close()
 
     def _append(self, block: bytes, at: int) -> None:
@@ -265,11 +272,11 @@ class EntryChain(Generic[E]):
         if not self._is_offered or file is None:
             return
         row = self._row
-        row[LIMIT] = 0
-        row[MEMORY], end = file.offer()
-        row[FIRST] = file.start // self._size
-        row[WRITTEN] = file.written_cell.address
-        row[LIMIT] = row[FIRST] + end // self._size
+        row[QUEUE_LIMIT] = 0
+        row[QUEUE_MEMORY], end = file.offer()
+        row[QUEUE_FIRST] = file.start // self._size
+        row[QUEUE_WRITTEN] = file.written_cell.address
+        row[QUEUE_LIMIT] = row[QUEUE_FIRST] + end // self._size
 
     def _clear_behind(self) -> None:
         """Put zeros over what a crash left behind the end, once the end gets there.
@@ -298,7 +305,7 @@ class EntryChain(Generic[E]):
         return record is None or (record.is_valid and record.position < position)
 
     def _set_back(self, index: int) -> None:
-        self._row[LIMIT] = 0
+        self._row[QUEUE_LIMIT] = 0
         position = index * self._size
         if position == 0:
             self._files.destroy()

@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from embermq.errors import IllegalProperty, IllegalTopic
 from embermq.format.record import Draft, DraftFields
-from embermq.log.queue_table import NEXT, QueueTable
+from embermq.kernels.columns import (
+    QUEUE_NEXT,
+)
+from embermq.log.queue_table import QueueTable
 from embermq.model.flags import SysFlag
 from embermq.model.properties import (
     INNER_BASE,
@@ -52,12 +55,12 @@ class QueueOffsets:
 
     def set_next(self, topic: str, queue: int, offset: int) -> None:
         """What recovery found to be the next offset."""
-        self.table.numbers[self.table.row(topic.encode(), queue) + NEXT] = offset
+        self.table.numbers[self.table.row(topic.encode(), queue) + QUEUE_NEXT] = offset
 
     def forget(self, topic: str) -> None:
         """Drop a deleted topic: its queues begin anew."""
         for row in self.table.rows(topic.encode()).values():
-            self.table.numbers[row + NEXT] = 0
+            self.table.numbers[row + QUEUE_NEXT] = 0
 
     def assign(self, drafts: Sequence[DraftFields]) -> Assignment:
         """Offsets for `drafts` in their order; nothing counts until `confirm`."""
@@ -85,11 +88,11 @@ class QueueOffsets:
         numbers, row = self.table.numbers, self.table.row
         for topic, offsets in assignment.next_offsets.items():
             for queue, offset in offsets.items():
-                numbers[row(topic, queue) + NEXT] = offset
+                numbers[row(topic, queue) + QUEUE_NEXT] = offset
 
     def _next(self, topic: bytes, queue: int) -> int:
         row = self.table.rows(topic).get(queue)
-        return 0 if row is None else self.table.numbers[row + NEXT]
+        return 0 if row is None else self.table.numbers[row + QUEUE_NEXT]
 
     def _assign_unusual(self, drafts: Sequence[DraftFields]) -> Assignment:
         """Offsets for a batch with transaction marks, inner batches or light queues in it."""

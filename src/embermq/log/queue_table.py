@@ -19,19 +19,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from embermq.errors import StoreError
+from embermq.kernels.columns import (
+    QUEUE_PUT_SIZE,
+    QUEUE_PUTS,
+    QUEUE_WIDTH,
+)
 
 MOST_QUEUES: Final = 1 << 22
-ROW: Final = 8  # numbers
-
-NEXT: Final = 0  # the offset that the next message gets
-PUTS: Final = 1  # messages that kernels have put since they were counted
-PUT_SIZE: Final = 2  # their bytes in the log
-END: Final = 3  # the index of the next entry; readers trust what lies before it
-MEMORY: Final = 4
-FIRST: Final = 5
-LIMIT: Final = 6
-WRITTEN: Final = 7
-
 _NONE: Final[dict[int, int]] = {}
 
 
@@ -40,7 +34,7 @@ class QueueTable:
 
     def __init__(self) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._memory = mmap.mmap(-1, MOST_QUEUES * ROW * 8, flags=flags)
+        self._memory = mmap.mmap(-1, MOST_QUEUES * QUEUE_WIDTH * 8, flags=flags)
         self._rows: dict[bytes, dict[int, int]] = {}
         self._names: list[tuple[bytes, int]] = []
         self.numbers = memoryview(self._memory).cast("q")
@@ -60,27 +54,27 @@ class QueueTable:
         if at is None:
             if len(self._names) == MOST_QUEUES:
                 raise StoreError(f"no queue {queue} of topic {topic.decode()!r}: limit {MOST_QUEUES} queues")
-            at = rows[queue] = len(self._names) * ROW
+            at = rows[queue] = len(self._names) * QUEUE_WIDTH
             self._names.append((topic, queue))
         return at
 
     def take_counts(self) -> list[tuple[bytes, int, int, int]]:
         """Topic, queue, messages and bytes of what kernels have put since this was last asked."""
-        numbers, end = self.numbers, len(self._names) * ROW
+        numbers, end = self.numbers, len(self._names) * QUEUE_WIDTH
         found = []
-        for number, puts in enumerate(numbers[PUTS:end:ROW].tolist()):
+        for number, puts in enumerate(numbers[QUEUE_PUTS:end:QUEUE_WIDTH].tolist()):
             if puts:
-                at = number * ROW
-                found.append((*self._names[number], puts, numbers[at + PUT_SIZE]))
-                numbers[at + PUTS] = numbers[at + PUT_SIZE] = 0
+                at = number * QUEUE_WIDTH
+                found.append((*self._names[number], puts, numbers[at + QUEUE_PUT_SIZE]))
+                numbers[at + QUEUE_PUTS] = numbers[at + QUEUE_PUT_SIZE] = 0
         return found
 
     def view(self, topic: bytes, queue: int) -> memoryview:
         """The numbers of a queue."""
         at = self.row(topic, queue)
-        return self.numbers[at : at + ROW]
+        return self.numbers[at : at + QUEUE_WIDTH]
 
 
 def private_row() -> memoryview:
     """A row of its own, for a queue that kernels need not know."""
-    return memoryview(bytearray(ROW * 8)).cast("q")
+    return memoryview(bytearray(QUEUE_WIDTH * 8)).cast("q")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
@@ -89,9 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader: SocketReader | None = None  # who reads for us, if not the transport
-        self._socket: socket.socket | None = None
         self.slot = -1  # the number that an engine knows us by
-        self._descriptor = -1  # of a socket that can be written to as it is
+        self.descriptor = -1  # of a socket that can be read and written as it is
         self._closed = self._loop.create_future()
 
     # What the transport calls.
@@ -102,19 +100,19 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = _host(transport.get_extra_info("peername"))
         self.local = _host(transport.get_extra_info("sockname"))
         self.heard_at = self._loop.time()
-        self._descriptor = plain_descriptor(self._transport)
+        self.descriptor = plain_descriptor(self._transport)
         if not self.peer.address:
             self._transport.abort()  # it was gone before it could be asked for its address
 
-    def read_by(self, reader: SocketReader, plain: socket.socket) -> None:
-        """Have `reader` read from our socket, which is not encrypted, instead of the transport."""
-        if self._transport is None or self.is_closed or self._transport.is_closing():
+    def read_by(self, reader: SocketReader) -> None:
+        """Have `reader` read from our socket instead of the transport, if it can be read as it is."""
+        if self.descriptor < 0 or self._transport is None or self.is_closed or self._transport.is_closing():
             return
         self._transport.pause_reading()
-        self._reader, self._socket = reader, plain
-        reader.add(self, plain)
+        self._reader = reader
+        reader.add(self)
         if self._is_paused:
-            reader.pause(plain)
+            reader.pause(self.descriptor)
 
     @property
     def is_usual(self) -> bool:
@@ -123,9 +121,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def read(self) -> None:
         """Read once, as the transport would."""
-        assert self._socket is not None
         try:
-            count = self._socket.recv_into(self.get_buffer(-1))
+            count = os.readv(self.descriptor, [self.get_buffer(-1)])
         except OSError as error:
             self.read_failed(error.errno or 0)
             return
@@ -261,9 +258,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
-        if self._reader is not None and self._socket is not None:
-            self._reader.remove(self, self._socket)
-            self._reader = self._socket = None
+        if self._reader is not None:
+            self._reader.remove(self)
+            self._reader = None
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done():
@@ -292,13 +289,13 @@ class Connection(asyncio.BufferedProtocol):
         if len(parts) == 1 and isinstance(parts[0], bytes):
             transport.write(parts[0])
         else:
-            write_parts(transport, parts)
+            write_parts(transport, self.descriptor, parts)
 
     def write_places(self, places: int, count: int, size: int) -> None:
         """Write whole frames, of `size` bytes, from `count` places in memory; see gathered_write."""
         transport = self._open_transport()
         if transport is not None:
-            write_places(transport, self._descriptor, places, count, size)
+            write_places(transport, self.descriptor, places, count, size)
 
     def _open_transport(self) -> asyncio.Transport | None:
         """What can be written to; one whose peer lets too many answers wait is closed."""
@@ -396,8 +393,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _set_reading(self, *, is_on: bool) -> None:
         assert self._transport is not None
-        if self._reader is not None and self._socket is not None:
-            (self._reader.resume if is_on else self._reader.pause)(self._socket)
+        if self._reader is not None:
+            (self._reader.resume if is_on else self._reader.pause)(self.descriptor)
         elif is_on:
             self._transport.resume_reading()
         else:

@@ -27,14 +27,18 @@ _writev.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 _writev.restype = ctypes.c_ssize_t
 
 
-def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
-    """Write `parts` one after the other, as `transport.write` would; all but read-only views are free afterwards."""
+def write_parts(transport: asyncio.Transport, descriptor: int, parts: Sequence[Part]) -> None:
+    """Write `parts` one after the other, as `transport.write` would; all but read-only views are free afterwards.
+
+    `descriptor` is the socket's; -1 for one that others must write to.
+    """
     size = sum(map(len, parts))
-    if size < LARGE_ENOUGH or len(parts) > _MOST_PARTS or not _is_free(transport):
+    is_free = descriptor >= 0 and transport.get_write_buffer_size() == 0
+    if size < LARGE_ENOUGH or len(parts) > _MOST_PARTS or not is_free:
         transport.write(b"".join(parts))
         return
     try:
-        taken = os.writev(transport.get_extra_info("socket").fileno(), parts)
+        taken = os.writev(descriptor, parts)
     except OSError:
         taken = 0  # the socket is full, or broken: the transport will find the same, and knows what to do
     if taken == size:
@@ -74,15 +78,6 @@ def _copy(places: int, count: int, taken: int) -> bytes:
         if skipped < size:
             parts.append(ctypes.string_at(address + skipped, size - skipped))
     return b"".join(parts)
-
-
-def _is_free(transport: asyncio.Transport) -> bool:
-    """Whether the next byte for the socket is ours: it is not encrypted, and none waits."""
-    return (
-        transport.get_write_buffer_size() == 0
-        and transport.get_extra_info("sslcontext") is None
-        and transport.get_extra_info("socket") is not None
-    )
 
 
 def _rest(parts: Sequence[Part], taken: int) -> list[Part]:

@@ -25,6 +25,7 @@ class ReceiveBuffer:
     def __init__(self, size: int = READ_SIZE + LARGE_FRAME) -> None:
         self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.size = size
+        self.read_size = READ_SIZE
         self.end = 0
         self.view = memoryview(self._memory)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))

@@ -80,7 +80,6 @@ class Server:
         self.received = ReceiveBuffer(SHARED_SIZE)
         self._take: Take | None = None
         self._reader: SocketReader | None = None
-        self._plain: dict[Connection, socket.socket] = {}  # the sockets of connections that are not encrypted
         self._opening = 0  # accepted, but no connection yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[socket.socket] = []
@@ -101,9 +100,8 @@ class Server:
 
     def _let_take(self, connection: Connection) -> None:
         connection.take = self._take
-        plain = self._plain.get(connection)
-        if self._reader is not None and plain is not None:
-            connection.read_by(self._reader, plain)
+        if self._reader is not None:
+            connection.read_by(self._reader)
 
     def stop_accepting(self) -> None:
         """Take no more connections."""
@@ -196,8 +194,6 @@ class Server:
             error.__traceback__ = None
             return
         if not connection.is_closed:
-            if context is None:
-                self._plain[connection] = accepted
             self._let_take(connection)
             self.connections.add(connection)
             self._on_open(connection)
@@ -218,7 +214,6 @@ class Server:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self._plain.pop(connection, None)
         self._on_close(connection)
 
     async def _close_idle(self) -> None:

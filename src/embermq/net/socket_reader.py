@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import select
-import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -49,27 +48,25 @@ class SocketReader:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._epoll.fileno(), self._read)
 
-    def add(self, connection: Connection, plain: socket.socket) -> None:
-        """Read from this socket from now on; `connection` is what it brings."""
-        descriptor = plain.fileno()
+    def add(self, connection: Connection) -> None:
+        """Read from its socket from now on."""
+        descriptor = connection.descriptor
         self._connections[descriptor] = connection
-        self.resume(plain)
+        self.resume(descriptor)
         self._engine.add(connection, descriptor)
 
-    def remove(self, connection: Connection, plain: socket.socket) -> None:
+    def remove(self, connection: Connection) -> None:
         """Read from it no more: it is about to be closed."""
-        self.pause(plain)
-        if self._connections.pop(plain.fileno(), None) is not None:
+        self.pause(connection.descriptor)
+        if self._connections.pop(connection.descriptor, None) is not None:
             self._engine.remove(connection)
 
-    def pause(self, plain: socket.socket) -> None:
-        descriptor = plain.fileno()
+    def pause(self, descriptor: int) -> None:
         if descriptor in self._watched and not self._epoll.closed:
             self._watched.remove(descriptor)
             self._epoll.unregister(descriptor)
 
-    def resume(self, plain: socket.socket) -> None:
-        descriptor = plain.fileno()
+    def resume(self, descriptor: int) -> None:
         if descriptor not in self._watched and not self._epoll.closed:
             self._watched.add(descriptor)
             self._epoll.register(descriptor, select.EPOLLIN)

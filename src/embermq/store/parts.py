@@ -105,7 +105,6 @@ def _open_locked(
     path: Path, lock: DirectoryLock, settings: StoreSettings, clock: Clock, report: Report, undo: ExitStack
 ) -> Parts:
     layout = find_layout(path, settings)
-    store_host = encode_host(settings.host())
     topics = Topics(
         layout.config_folder / TOPICS_FILE,
         clock=clock,
@@ -125,13 +124,7 @@ def _open_locked(
     if index is not None:
         undo.callback(index.close)
     checkpoint = CheckpointFile(layout.checkpoint_file)
-    commit_log = CommitLog(
-        chain,
-        store_host=store_host,
-        clock=clock,
-        property_crc=settings.property_crc,
-        verify_properties=settings.verify_property_crc,
-    )
+    commit_log = _make_log(chain, settings, clock)
     delay_levels = parse_delay_levels(settings.delay_levels)
     dispatcher = Dispatcher(
         commit_log, queues, index, delay_levels=delay_levels, light_queues=settings.light_queues, position=0
@@ -148,13 +141,7 @@ def _open_locked(
     offsets = QueueOffsets(table, light_queues=settings.light_queues)
     for topic, queue, each in queues.items():
         offsets.set_next(topic, queue, each.max_offset)
-    mark = RunningMark(layout.abort_file)
-    try:
-        mark.make()
-    except OSError as error:
-        log.error(
-            "%s", refusal_of(error, layout.abort_file)
-        )  # it can be read; upkeep tries again before puts are taken
+    mark = _make_mark(layout)
     chain.prepare_next()
     flusher = Flusher(chain, times=_flush_times(settings), clock=clock)
     flusher.start()
@@ -162,6 +149,25 @@ def _open_locked(
         layout, lock, topics, preparer, commit_log, mark, queues, index, offsets, dispatcher, flusher, checkpoint,
         recovered, delay_levels,
     )  # fmt: skip
+
+
+def _make_log(chain: FileChain, settings: StoreSettings, clock: Clock) -> CommitLog:
+    return CommitLog(
+        chain,
+        store_host=encode_host(settings.host()),
+        clock=clock,
+        property_crc=settings.property_crc,
+        verify_properties=settings.verify_property_crc,
+    )
+
+
+def _make_mark(layout: Layout) -> RunningMark:
+    mark = RunningMark(layout.abort_file)
+    try:
+        mark.make()
+    except OSError as error:  # the store can be read; upkeep tries again before puts are taken
+        log.error("%s", refusal_of(error, layout.abort_file))
+    return mark
 
 
 def _make_chain(

@@ -18,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from embermq.clock import Clock
 from embermq.errors import FileSealed, StoreBusy, StoreClosed, StoreUnwritable, SyncFailed
@@ -134,8 +134,7 @@ class Writer:
         try:
             self._admit()
             with self.lock:
-                if self._is_closed:
-                    raise StoreClosed(self._path)
+                self._check_not_closed()
                 table = make()
                 self._reserve_table(table)
                 appended = self._append_table(table)
@@ -157,8 +156,7 @@ class Writer:
         try:
             self.check()
             with self.lock:
-                if self._is_closed:
-                    raise StoreClosed(self._path)
+                self._check_not_closed()
                 appended = self._append_table(table)
         except Exception:
             self.statistics.refused += len(table)
@@ -178,8 +176,7 @@ class Writer:
 
     def _write(self, make: Callable[[], Sequence[DraftFields]], *, together: bool) -> _Written:
         with self.lock:
-            if self._is_closed:
-                raise StoreClosed(self._path)
+            self._check_not_closed()
             written = self._append(make(), together=together)
             if self._durability is Durability.ASYNC:
                 self.dispatch()
@@ -227,10 +224,7 @@ class Writer:
         try:
             appended = self._commit_log.append(assignment.drafts, assignment.offsets, together=together)
         except Exception as error:
-            refusal = self._refusal_of(error)
-            if refusal is error:
-                raise
-            raise refusal from error
+            self._raise_refusal(error)
         self._offsets.confirm(assignment)
         items = self._place(assignment, appended)
         self._dispatcher.expect(appended.begin, appended.end, items)
@@ -242,10 +236,7 @@ class Writer:
         try:
             reserve_table(self._commit_log, table)
         except Exception as error:
-            refusal = self._refusal_of(error)
-            if refusal is error:
-                raise
-            raise refusal from error
+            self._raise_refusal(error)
 
     def _load_table_code(self) -> tuple[QuickAppend, AppendTable]:
         """What is only there where kernels are; kept, because an import costs as much as a few messages."""
@@ -294,6 +285,17 @@ class Writer:
         self._flusher.wait(end, self._sync_timeout_ms)
         if self._dispatcher.position < end:
             self.dispatch()
+
+    def _raise_refusal(self, error: Exception) -> NoReturn:
+        """Raise what a put is refused with after this."""
+        refusal = self._refusal_of(error)
+        if refusal is error:
+            raise error
+        raise refusal from error
+
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            raise StoreClosed(self._path)
 
     def _refusal_of(self, error: Exception) -> Exception:
         """What a failed append is answered with; some of what can fail closes the store for writing."""

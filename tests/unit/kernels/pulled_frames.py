@@ -16,10 +16,11 @@ from embermq.files.file_chain import FileChain
 from embermq.format.command import Command, decode_command, encode_command
 from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, split_frames
 from embermq.format.queue_entry import QUEUE_ENTRY_SIZE, QueueEntry, encode_queue_entry
+from embermq.kernels.columns import QUEUE_END
 from embermq.log.commit_log import CommitLog
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.log.placed import Run
-from embermq.log.queue_table import END, QueueTable
+from embermq.log.queue_table import QueueTable
 from embermq.model.group import GroupConfig
 from embermq.model.subscription import TagFilter
 from embermq.model.topic import TopicConfig
@@ -120,7 +121,7 @@ class PulledQueues:
         """What kernels know of a shape, with a window that has `offset` if there is one."""
         shape = self.shapes[number]
         shape.move_to(offset)
-        return shape.row(self.table.address + (self.table.row(b"orders", shape.number) + END) * 8)
+        return shape.row(self.table.address + (self.table.row(b"orders", shape.number) + QUEUE_END) * 8)
 
     def answer(self, frame: Frame) -> bytes | None:
         """What ordinary code answers a frame with; None if it is no pull, or one that finds nothing."""

@@ -13,7 +13,7 @@ from embermq.kernels import columns as column
 from embermq.kernels.queue_entries import enter_entries
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.log.placed import Placed
-from embermq.log.queue_table import LIMIT, QueueTable
+from embermq.log.queue_table import QueueTable
 from embermq.model.flags import SysFlag
 
 FILE_SIZE = 100 * QUEUE_ENTRY_SIZE
@@ -132,9 +132,9 @@ def test_a_queue_that_is_closed_or_extended_offers_nothing(tmp_path: Path) -> No
     twin = Twin(tmp_path, with_kernel=True)
     twin.put([Placed("orders", 0, 0, 0, 200, 5, 0, 0, b"")])
     row = twin.table.view(b"orders", 0)
-    assert row[LIMIT] > 1
+    assert row[column.QUEUE_LIMIT] > 1
     twin.close()
-    assert row[LIMIT] == 0
+    assert row[column.QUEUE_LIMIT] == 0
 
 
 @pytest.mark.parametrize("place", [-1, 2**40, -(2**63)])
