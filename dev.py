@@ -47,7 +47,7 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    set_up("dev", "fast")
+    set_up("dev", "fast", "spark")
     chosen = [argument for argument in arguments if argument != "--all"]
     if chosen:
         return run(PYTHON, "-m", "pytest", *arguments)
@@ -66,7 +66,7 @@ def test(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    set_up("dev", "fast")
+    set_up("dev", "fast", "spark")
     results = [
         run(PYTHON, "-m", "ruff", "format", "--check", "--quiet", *arguments),
         run(PYTHON, "-m", "ruff", "check", "--quiet", *arguments),
@@ -146,7 +146,7 @@ def make_environment() -> None:
 def prepare_compat() -> None:
     """Fetch RocketMQ and build the tools that the compatibility tests talk to. They skip if this cannot be."""
     java = shutil.which("javac") and shutil.which("mvn")
-    reason = "the tests against RocketMQ need Java 17 and Maven, and are skipped without them"
+    reason = "the tests with Spark and RocketMQ need Java 17 and Maven, and are skipped without them"
     if java or install_packages(["openjdk-17-jdk-headless", "maven"], reason=reason):
         run(PYTHON, "tests/compat/store_tool.py")
     reason = "the tests with RocketMQ's Go client need Go, and are skipped without it"

@@ -42,8 +42,10 @@ MAY_IMPORT = {
     },
     "__main__": {"cli"},
     "": {"errors", "clock", "model", "kernels", "store", "client"},  # embermq/__init__.py: the public names
+    "embermq_spark": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "client"},
+    "pyspark_embermq": set(),
 }
-MAY_HAVE_DEPENDENCIES = {"kernels", "server"}
+MAY_HAVE_DEPENDENCIES = {"kernels", "server", "embermq_spark", "pyspark_embermq"}
 WITH_KERNELS = "Only loaded where kernels are."  # what modules say that may use numpy's arrays, too
 UNFINISHED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 LARGEST_FILE = 500
@@ -56,8 +58,13 @@ def name_of(path: Path) -> str:
 
 
 def package_of(path: Path) -> str:
-    """`store` for embermq/store/reader.py, `errors` for embermq/errors.py, `` for embermq/__init__.py."""
-    inside = path.relative_to(SOURCE / "embermq").parts
+    """`store` for embermq/store/reader.py, `errors` for embermq/errors.py, `` for embermq/__init__.py.
+
+    Of other packages, their own name.
+    """
+    top, *inside = path.relative_to(SOURCE).parts
+    if top != "embermq":
+        return top
     return inside[0] if len(inside) > 1 else path.stem.removeprefix("__init__")
 
 

@@ -1,0 +1,171 @@
+"""The options of the format `rocketmq`, parsed once into a frozen dataclass: one for reading, one for writing.
+
+An option is named as in Spark, `startingOffsets`, and kept as the field `starting_offsets`. Spark hands names over
+without their capitals, so those do not matter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, Self, TypeVar
+
+from embermq.errors import SettingsError
+from embermq_spark.option_values import (
+    Assigned,
+    Offsets,
+    parse_assigned,
+    parse_count,
+    parse_duration,
+    parse_names,
+    parse_offsets,
+    parse_paths,
+    parse_pattern,
+    parse_size,
+    parse_text,
+    parse_time,
+    parse_truth,
+)
+
+T = TypeVar("T")
+
+# What Spark itself puts among the options of a stream.
+SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+
+
+def option(default: T, parse: Callable[[str], T], *, is_secret: bool = False) -> T:
+    """A field that is an option; what it means is told by docs/spark.md."""
+    made: Any = dataclasses.field(default=default, metadata={"parse": parse}, repr=not is_secret)
+    found: T = made  # a dataclass turns the field into its default
+    return found
+
+
+def name_of(field: str) -> str:
+    """`startingOffsets` for the field `starting_offsets`."""
+    first, *rest = field.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """How to reach a cluster, which reading and writing have in common."""
+
+    namesrv: str | None = option(None, parse_text)
+    access_key: str | None = option(None, parse_text)
+    secret_key: str | None = option(None, parse_text, is_secret=True)
+    tls: bool = option(False, parse_truth)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """Options from what Spark hands over. Raises SettingsError, which names the option and what is wanted."""
+        fields = {name_of(field.name).lower(): field for field in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for name, text in given.items():
+            if name.lower() in SPARKS_OWN:
+                continue
+            field = fields.get(name.lower())
+            if field is None:
+                raise SettingsError(cls._unknown(name))
+            try:
+                values[field.name] = field.metadata["parse"](text)
+            except ValueError as error:
+                shown = "" if not field.repr else f" is {text[:200]!r}"
+                raise SettingsError(f"option {name_of(field.name)}{shown}: {error}") from None
+        made = cls(**values)
+        made.check()
+        return made
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """What can be set."""
+        return [name_of(field.name) for field in dataclasses.fields(cls)]
+
+    def check(self) -> None:
+        """Raise SettingsError for options that do not go together."""
+        if (self.access_key is None) != (self.secret_key is None):
+            raise SettingsError("options accessKey and secretKey go together; give both or none")
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        known = {one.lower(): one for one in cls.names()}
+        near = get_close_matches(name.lower(), known, n=1)
+        hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(sorted(known.values()))}"
+        return f"no option {name[:200]!r} when {cls.doing()}; {hint}"
+
+    @classmethod
+    def doing(cls) -> str:
+        """What these options are for, in words."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(_Options):
+    """What to read and how, of batches and streams."""
+
+    path: str | None = option(None, parse_text)
+    paths: tuple[str, ...] = option((), parse_paths)  # of `load([a, b])`
+    subscribe: tuple[str, ...] = option((), parse_names)
+    subscribe_pattern: str | None = option(None, parse_pattern)
+    assign: Assigned | None = option(None, parse_assigned)
+    starting_offsets: Offsets | None = option(None, parse_offsets)
+    ending_offsets: Offsets | None = option(None, parse_offsets)
+    starting_timestamp: int | None = option(None, parse_time)
+    ending_timestamp: int | None = option(None, parse_time)
+    group: str | None = option(None, parse_text)
+    filter_expression: str | None = option(None, parse_text)
+    columns: tuple[str, ...] = option((), parse_names)
+    include_properties: bool = option(False, parse_truth)
+    include_system_topics: bool = option(False, parse_truth)
+    decode_body: bool = option(True, parse_truth)
+    split_size: int | None = option(None, parse_size)
+    min_partitions: int | None = option(None, parse_count)
+    max_offsets_per_trigger: int | None = option(None, parse_count)
+    max_bytes_per_trigger: int | None = option(None, parse_size)
+    min_offsets_per_trigger: int | None = option(None, parse_count)
+    max_trigger_delay: int | None = option(None, parse_duration)
+    fail_on_data_loss: bool = option(True, parse_truth)
+    commit_group: str | None = option(None, parse_text)
+
+    @classmethod
+    def doing(cls) -> str:
+        return "reading"
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        """The store directories, however they were given."""
+        return self.paths or ((self.path,) if self.path else ())
+
+    def check(self) -> None:
+        _Options.check(self)
+        if bool(self.all_paths) == bool(self.namesrv):
+            raise SettingsError(
+                "options path and namesrv: one of them is wanted, path for a store directory, namesrv for a cluster"
+            )
+        chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name)]
+        if len(chosen) > 1:
+            raise SettingsError(f"options {' and '.join(map(name_of, chosen))} say the same thing; give one of them")
+        for kind in ("starting", "ending"):
+            if getattr(self, f"{kind}_offsets") is not None and getattr(self, f"{kind}_timestamp") is not None:
+                raise SettingsError(f"options {kind}Offsets and {kind}Timestamp say the same thing; give one of them")
+        if "group" in (self.starting_offsets, self.ending_offsets) and self.group is None:
+            raise SettingsError("offsets of a group are asked for; option group says of which one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions(_Options):
+    """Where to write and how, of batches and streams."""
+
+    topic: str | None = option(None, parse_text)
+    writer_id: str | None = option(None, parse_text)
+    timeout: int = option(30_000, parse_duration)
+
+    @classmethod
+    def doing(cls) -> str:
+        return "writing"
+
+    def check(self) -> None:
+        _Options.check(self)
+        if self.namesrv is None:
+            raise SettingsError("option namesrv is missing; messages are written to a cluster, such as 127.0.0.1:9876")

@@ -1,0 +1,68 @@
+"""The columns of messages that are read, and which of them a read has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from embermq.errors import SettingsError
+from embermq_spark.options import ReadOptions
+
+PROPERTIES: Final = "properties"
+
+COLUMNS: Final[Mapping[str, DataType]] = {
+    "topic": StringType(),
+    "queueId": IntegerType(),
+    "queueOffset": LongType(),
+    "storeTimestamp": TimestampType(),
+    "bornTimestamp": TimestampType(),
+    "tags": StringType(),
+    "keys": StringType(),
+    "body": BinaryType(),
+    "brokerName": StringType(),
+    "physicalOffset": LongType(),
+    "storeSize": IntegerType(),
+    "flag": IntegerType(),
+    "sysFlag": IntegerType(),
+    "bodyCRC": IntegerType(),
+    "bornHost": StringType(),
+    "storeHost": StringType(),
+    "reconsumeTimes": IntegerType(),
+    "preparedTransactionOffset": LongType(),
+    "uniqKey": StringType(),
+    PROPERTIES: MapType(StringType(), StringType()),
+}
+DEFAULT_COLUMNS: Final = (
+    *("topic", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags", "keys", "body", "brokerName"),
+)
+
+
+def read_schema(options: ReadOptions) -> StructType:
+    """The columns that options ask for. Raises SettingsError, which names the nearest column."""
+    names = options.columns or DEFAULT_COLUMNS
+    if options.include_properties and PROPERTIES not in names:
+        names = (*names, PROPERTIES)
+    return StructType([StructField(column_name(name), COLUMNS[column_name(name)]) for name in names])
+
+
+def column_name(name: str) -> str:
+    """The column of this name, whose capitals do not matter. Raises SettingsError."""
+    known = {one.lower(): one for one in COLUMNS}
+    if name.lower() not in known:
+        near = get_close_matches(name.lower(), known, n=1)
+        hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(COLUMNS)}"
+        raise SettingsError(f"no column {name[:200]!r}; {hint}")
+    return known[name.lower()]
