@@ -90,9 +90,11 @@ def read_all(store: Store) -> dict[tuple[str, int], list[bytes]]:
     return found
 
 
-def wait_until(condition: Callable[[], object], *, seconds: float = 10.0) -> None:
-    """Return as soon as `condition` holds; fail when it does not in time."""
+def wait_until(
+    condition: Callable[[], object], *, seconds: float = 10.0, show: Callable[[], object] = lambda: ""
+) -> None:
+    """Return as soon as `condition` holds; fail when it does not in time, with what `show` has to say."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
+        assert time.monotonic() < deadline, f"not so after {seconds} s {show()}"
         time.sleep(0.005)

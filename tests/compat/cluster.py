@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.compat.store_tool import HERE, JVM, class_path
+from tests.free_ports import free_address, free_port
 
 TARGET = os.environ.get("EMBERMQ_COMPAT_TARGET", "ember")
 START_TIMEOUT = 60.0  # seconds
@@ -64,11 +65,11 @@ def _ember(home: Path) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def ember_process(
-    home: Path, *options: str, broker: str = "127.0.0.1:0", namesrv: str = "127.0.0.1:0"
+    home: Path, *options: str, broker: str = "", namesrv: str = ""
 ) -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
     """EmberMQ on the directory `home`/data; killed at the end, unless the caller has stopped it."""
     command = [sys.executable, "-m", "embermq", "serve", "--data", str(home / "data"), "--durability", "sync"]
-    command += ["--listen", broker, "--namesrv-listen", namesrv, *options]
+    command += ["--listen", broker or free_address(), "--namesrv-listen", namesrv or free_address(), *options]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
     log = home / "ember.log"
     with _process(command, home, log, environment) as process:
@@ -98,11 +99,11 @@ def _first_line(process: subprocess.Popen[bytes], log: Path) -> str:
 
 @contextlib.contextmanager
 def _rocketmq(home: Path) -> Iterator[Cluster]:
-    namesrv_port, port = _free_port(), _free_pair()
+    namesrv_port, port = free_port(), free_port()
     cluster = Cluster(f"127.0.0.1:{namesrv_port}", f"127.0.0.1:{port}", is_ember=False)
     settings = {
         **{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": "127.0.0.1"},
-        **{"listenPort": port, "haListenPort": _free_port(), "namesrvAddr": cluster.namesrv},
+        **{"listenPort": port, "haListenPort": free_port(), "namesrvAddr": cluster.namesrv},
         **{"storePathRootDir": home / "store", "diskMaxUsedSpaceRatio": 95, "fileReservedTime": 72},
         **{"mappedFileSizeCommitLog": 64 << 20, "mappedFileSizeConsumeQueue": 20 * 3_000},
         **{"maxHashSlotNum": 5_000, "maxIndexNum": 20_000, "mappedFileSizeTimerLog": 1 << 20},
@@ -144,20 +145,6 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
         if process.poll() is not None or time.monotonic() > deadline:
             raise ClusterError(f"nothing listens at {address}; it said\n{_end_of(log)}")
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
-
-
-def _free_pair() -> int:
-    """A port whose second neighbour below is free as well: the broker listens at both."""
-    while True:
-        port = _free_port()
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port - 2)):
-            return port
 
 
 def _end_of(log: Path) -> str:

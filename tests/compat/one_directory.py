@@ -16,8 +16,8 @@ from typing import Final
 
 from tests.compat.cluster import Cluster, ClusterError
 from tests.compat.store_tool import HERE, JVM
+from tests.free_ports import LOCAL, free_port
 
-LOCAL: Final = "127.0.0.1"
 START_S: Final = 60.0
 STOP_S: Final = 60.0
 DELAY_LEVELS: Final = "1s 5s 20s 30s 1m"
@@ -35,7 +35,7 @@ class OneDirectory:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_killed = False
         self.store = home / "store"
-        ports = _free_ports()
+        ports = free_port(), free_port(), free_port()
         self.namesrv, self.broker = f"{LOCAL}:{ports[0]}", f"{LOCAL}:{ports[1]}"
         settings = {
             **{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOCAL},
@@ -119,15 +119,6 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
         if process.poll() is not None or time.monotonic() > deadline:
             raise ClusterError(f"nothing listens at {address}; it said\n{_end_of(log)}")
         time.sleep(0.05)
-
-
-def _free_ports() -> tuple[int, int, int]:
-    """Ports for a name server, a broker (which listens two below its own as well) and replication."""
-    while True:
-        with contextlib.ExitStack() as held:
-            ports = [held.enter_context(socket.create_server((LOCAL, 0))).getsockname()[1] for _ in range(3)]
-            with contextlib.suppress(OSError), socket.create_server((LOCAL, ports[1] - 2)):
-                return ports[0], ports[1], ports[2]
 
 
 def _end_of(log: Path) -> str:

@@ -127,13 +127,27 @@ class Scene(Clients):
             self._reader = self.pull("readers")
         messages: list[Facts] = []
         place = self.queue(topic, queue)
-        offset, end = (self._reader.call(name, place) for name in ("minOffset", "maxOffset"))
+        offset, end = self._bounds(self._reader, place)
         while offset < end:
             found = self._reader.call("pull", place, tags, offset, 32)
             assert found["nextOffset"] > offset, found
             messages += found["messages"]
             offset = found["nextOffset"]
         return messages
+
+    def _bounds(self, reader: Client, place: Facts) -> tuple[int, int]:
+        """The first and the next offset of a queue; a client that has just begun knows no broker yet."""
+        wait_until(lambda: self._knows_broker(reader, place))
+        return reader.call("minOffset", place), reader.call("maxOffset", place)
+
+    def _knows_broker(self, reader: Client, place: Facts) -> bool:
+        try:
+            reader.call("minOffset", place)
+        except Refused as refused:
+            if "not exist" not in refused.text:
+                raise
+            return False
+        return True
 
     def read_all(self, topic: str, queues: int) -> list[Facts]:
         return [message for queue in range(queues) for message in self.read(topic, queue)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ from embermq.model.topic import TopicConfig
 from embermq.nameserver.nameserver import NameServer
 from embermq.server.registration import RemoteRegistration
 from tests.compat.store_tool import JVM
+from tests.free_ports import LOCAL, free_port
 from tests.unit.server.name_servers import Table, ask, find_route, serving, wait_for
 
-LOCAL = "127.0.0.1"
 START_S = 60.0
 STRICT = {"acceptStandardJsonOnly": "true"}
 
@@ -38,11 +37,6 @@ class RealServers:
     broker: Host
     ours: Host
     process: subprocess.Popen[bytes]
-
-
-def free_port() -> int:
-    with socket.create_server((LOCAL, 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture

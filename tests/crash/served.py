@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import select
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,20 +13,6 @@ from typing import Self
 SOURCE = Path(__file__).parents[2] / "src"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
-PORTS = range(20_000, 30_000)  # below those that outgoing connections get, or one of them might take ours meanwhile
-
-
-def free_port() -> int:
-    """A port that is free together with the one two below it, which brokers take, too."""
-    for port in random.sample(PORTS, 200):
-        try:
-            for each in (port, port - 2):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", each))
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no free port")
 
 
 class ServerProcess:

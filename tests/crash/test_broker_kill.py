@@ -23,7 +23,8 @@ from tests.crash.clients import (
     make_topic,
     read_topic,
 )
-from tests.crash.served import ServerProcess, free_port
+from tests.crash.served import ServerProcess
+from tests.free_ports import free_address, free_port
 
 SAVE_MS = 500  # how often offsets are saved here
 SAVE_SLACK_S = 1.5  # for a save that was under way, on a busy machine
@@ -45,7 +46,7 @@ def a_server(folder: Path, *, durability: str) -> tuple[ServerProcess, int]:
     """A name server and broker in one process, not started yet, and the broker's port."""
     config, port = folder / "ember.toml", free_port()
     config.write_text(SETTINGS)
-    listen = ("--listen", f"127.0.0.1:{port}", "--namesrv-listen", f"127.0.0.1:{free_port()}")
+    listen = ("--listen", f"127.0.0.1:{port}", "--namesrv-listen", free_address())
     return ServerProcess(
         folder, "serve", "-c", str(config), "--data", str(folder / "data"), "--durability", durability, *listen
     ), port
@@ -156,7 +157,7 @@ def test_a_broker_stopped_under_load_answers_or_closes_and_loses_nothing(memory_
 def test_a_name_server_that_was_killed_learns_of_its_brokers_again_and_clients_go_on(tmp_path: Path) -> None:
     config = tmp_path / "ember.toml"
     config.write_text(SETTINGS)
-    names, port = f"127.0.0.1:{free_port()}", free_port()
+    names, port = free_address(), free_port()
     (tmp_path / "names").mkdir()
     with (
         ServerProcess(tmp_path / "names", "namesrv", "--listen", names) as name_server,

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.free_ports import free_address
+
 SOURCE = Path(__file__).parents[2] / "src"
 START_TIMEOUT = 30.0  # seconds
 STOP_TIMEOUT = 20.0
-ANY_PORT = "127.0.0.1:0"
 
 
 @dataclass
@@ -38,12 +39,12 @@ class Served:
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *options: str, listen: str = ANY_PORT, namesrv_listen: str = ANY_PORT, durability: str = "async"
+    folder: Path, *options: str, listen: str = "", namesrv_listen: str = "", durability: str = "async"
 ) -> Iterator[Served]:
     """Run `ember serve` with its files under `folder`; stop it with SIGTERM at the end, which must be clean."""
     data, log = folder / "data", folder / "ember.log"
     command = [sys.executable, "-m", "embermq", "serve", "--data", str(data), "--durability", durability]
-    command += ["--listen", listen, "--namesrv-listen", namesrv_listen, *options]
+    command += ["--listen", listen or free_address(), "--namesrv-listen", namesrv_listen or free_address(), *options]
     with log.open("a") as errors:
         process = subprocess.Popen(
             command,

@@ -42,7 +42,7 @@ from embermq.kernels.record_check import count_faultless, count_named
 from embermq.kernels.record_scan import scan_records
 
 _ROOM: Final = 4_096  # records looked for at a time
-_KEYS_PER_RECORD: Final = 4  # more than that make the table of keys grow
+KEYS_PER_RECORD: Final = 4  # more than that make the table of keys grow
 
 
 class Passed(NamedTuple):
@@ -119,22 +119,35 @@ class FoundKeys:
 
 
 class FoundRecords:
-    """Some records with nothing wrong; `data` is the memory they lie in."""
+    """Some records with nothing wrong; `data` is the memory they lie in. At least one."""
+
+    __slots__ = ("_data", "codes", "keys", "records")
 
     def __init__(self, data: memoryview, records: Table, codes: Table, keys: Table) -> None:
+        self.records = records
+        self.codes = codes
+        self.keys = keys
         self._data = data
-        self._records = records
-        self._codes = codes
-        self._keys = keys
-        self.last_position = int(records[-1, RECORD_POSITION])
-        self.end = self.last_position + int(records[-1, RECORD_SIZE])  # a position, too
-        self.size = self.end - int(records[0, RECORD_POSITION])
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self.records)
+
+    @property
+    def last_position(self) -> int:
+        return int(self.records[-1, RECORD_POSITION])
+
+    @property
+    def end(self) -> int:
+        """The position behind the last of them."""
+        return self.last_position + int(self.records[-1, RECORD_SIZE])
+
+    @property
+    def size(self) -> int:
+        """How many bytes they take."""
+        return self.end - int(self.records[0, RECORD_POSITION])
 
     def __getitem__(self, number: int) -> FoundRecord:
-        row = self._records[number].tolist()
+        row = self.records[number].tolist()
         topic_at, properties_at = row[RECORD_TOPIC_AT], row[RECORD_PROPERTIES_AT]
         return FoundRecord(
             bytes(self._data[topic_at : topic_at + row[RECORD_TOPIC_SIZE]]).decode(),
@@ -142,7 +155,7 @@ class FoundRecords:
             row[RECORD_OFFSET],
             row[RECORD_POSITION],
             row[RECORD_SIZE],
-            int(self._codes[number]),
+            int(self.codes[number]),
             row[RECORD_STORE_TIME],
             row[RECORD_SYS_FLAG],
             bytes(self._data[properties_at : properties_at + row[RECORD_PROPERTIES_SIZE]]),
@@ -150,14 +163,14 @@ class FoundRecords:
 
     def keys_from(self, position: int) -> FoundKeys:
         """The keys of the records that begin at `position` or behind it."""
-        return FoundKeys(self._keys[np.searchsorted(self._keys[:, KEY_POSITION], position) :])
+        return FoundKeys(self.keys[np.searchsorted(self.keys[:, KEY_POSITION], position) :])
 
     def iter_runs(self) -> Iterator[FoundRun]:
         """The records that have a place in a queue, by queue."""
         count = len(self)
         entries, runs = np.empty(count * QUEUE_ENTRY_SIZE, np.uint8), _table(count, RUN_WIDTH)
         run_count, _, reason = group_entries(
-            address_of(self._data), len(self._data), self._records, self._codes,
+            address_of(self._data), len(self._data), self.records, self.codes,
             int(entries.ctypes.data), entries.nbytes, runs,
         )  # fmt: skip
         assert reason == DONE, f"records that a kernel found, and no entries can be made of them: reason {reason}"
@@ -170,7 +183,7 @@ class FoundRecords:
     def records_of(self, run: FoundRun) -> list[FoundRecord]:
         """The records of a run."""
         entries = np.frombuffer(run.entries, np.dtype([("position", ">i8"), ("rest", "V12")]))
-        rows = np.searchsorted(self._records[:, RECORD_POSITION], entries["position"].astype(np.int64))
+        rows = np.searchsorted(self.records[:, RECORD_POSITION], entries["position"].astype(np.int64))
         return [self[row] for row in rows.tolist()]
 
 
@@ -190,7 +203,8 @@ class FileRecords:
         if row > self._faultless:
             self._faultless = row + self._count_faultless(self._rows[row:])
         rows = self._rows[row : min(self._faultless, row + most)]
-        return self._make(rows) if len(rows) else None
+        data = self._data[self._base :]
+        return find_known(address_of(data), data, rows) if len(rows) else None
 
     def _find_row(self, at: int) -> int:
         """The row of what is at byte `at`; it is behind the last row where no record is."""
@@ -209,16 +223,19 @@ class FileRecords:
         base = self._base
         return count_faultless(address_of(self._data) + base, len(self._data) - base, self._start + base, rows)
 
-    def _make(self, rows: Table) -> FoundRecords | None:
-        """Those of the rows, from the first on, that kernels know what to do with."""
-        data = self._data[self._base :]
-        codes, room = np.empty(len(rows), np.int64), _KEYS_PER_RECORD * len(rows)
-        while True:
-            keys = _table(room, KEY_WIDTH)
-            done, key_count, reason = find_codes_and_keys(address_of(data), len(data), rows, -1, codes, keys)
-            if reason != FULL:
-                return FoundRecords(data, rows[:done], codes[:done], keys[:key_count]) if done else None
-            room *= 4
+
+def find_known(address: int, data: memoryview, rows: Table) -> FoundRecords | None:
+    """Those of the rows, from the first on, that kernels know what to do with; None if there is none.
+
+    The records lie at `address`, and will be in `data` before somebody looks there. The rows are kept, not copied.
+    """
+    codes, room = np.empty(len(rows), np.int64), KEYS_PER_RECORD * len(rows)
+    while True:
+        keys = _table(room, KEY_WIDTH)
+        done, key_count, reason = find_codes_and_keys(address, len(data), rows, -1, codes, keys)
+        if reason != FULL:
+            return FoundRecords(data, rows[:done], codes[:done], keys[:key_count]) if done else None
+        room *= 4
 
 
 def _table(*shape: int) -> Table:

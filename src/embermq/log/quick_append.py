@@ -14,12 +14,13 @@ from embermq.format.record import BLANK_SIZE
 from embermq.kernels import storing as job
 from embermq.kernels.columns import KEY_WIDTH, RECORD_WIDTH
 from embermq.kernels.compiling import Table
+from embermq.kernels.found_records import KEYS_PER_RECORD, FoundRecords
 from embermq.kernels.memory import address_of
 from embermq.kernels.storing import store_drafts
 from embermq.log.commit_log import CommitLog
 from embermq.log.key_index import KeyIndex
 from embermq.log.queue_table import QueueTable
-from embermq.log.record_batch import KEYS_PER_RECORD, RecordBatch
+from embermq.log.record_batch import RecordBatch
 from embermq.log.table_append import LARGEST_HEAD, DraftTable, Piece, TableAppended
 
 _LEAST_ROOM = 512  # records
@@ -76,7 +77,8 @@ class QuickAppend:
         begin, data = file.start + at, file.view[at : at + used]
         batch = None
         if numbers[job.CODED] == count:
-            batch = RecordBatch(data, records, codes, keys[: numbers[job.KEYS]], places)
+            found = FoundRecords(data, records, codes, keys[: numbers[job.KEYS]])
+            batch = RecordBatch(found, places)
             batch.entered = numbers[job.ENTERED]
         return TableAppended(
             [Piece(begin, begin + used, address + at, data, records, batch)], records, store_time, None

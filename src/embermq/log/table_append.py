@@ -24,12 +24,13 @@ from embermq.kernels.columns import (
     RECORD_WIDTH,
 )
 from embermq.kernels.compiling import Table
+from embermq.kernels.found_records import find_known
 from embermq.kernels.memory import address_of
 from embermq.kernels.placing import give_back_offsets, take_offsets
 from embermq.kernels.records import encode_records
 from embermq.log.commit_log import CommitLog, plan_runs
 from embermq.log.queue_table import QueueTable
-from embermq.log.record_batch import RecordBatch, make_batch
+from embermq.log.record_batch import RecordBatch
 
 LARGEST_HEAD = 128 + 255  # of a record: all but its body and properties
 
@@ -179,8 +180,8 @@ def _append_piece(
 
 
 def _batch_of(piece: Piece, places: Table) -> RecordBatch | None:
-    batch = make_batch(piece.address, piece.data, piece.records, places)
-    return batch if batch is not None and len(batch) == len(piece.records) else None
+    found = find_known(piece.address, piece.data, piece.records)
+    return RecordBatch(found, places) if found is not None and len(found) == len(piece.records) else None
 
 
 def _encode(

@@ -25,7 +25,7 @@ from embermq.log.placed import Placed
 from embermq.store.verify_damage import DamageKind, DamageList
 from embermq.store.verify_files import Views, find_files
 from embermq.store.verify_index_file import IndexEntries, IndexFacts
-from embermq.store.verify_log import Judgement, LogWalk, RecordBatch
+from embermq.store.verify_log import Judgement, LogWalk, RecordsToCheck
 
 if TYPE_CHECKING:
     from embermq.kernels.found_records import FoundKeys
@@ -62,7 +62,7 @@ class IndexCheck:
         # Records before the first that the index knows expired in it, or came before it was switched on.
         self._begin = self._file.begin if self._file else None
 
-    def check(self, batch: RecordBatch) -> None:
+    def check(self, batch: RecordsToCheck) -> None:
         """Look the keys of records up in the index. They come in the order of the log."""
         if self._begin is None:
             return

@@ -66,7 +66,7 @@ class _Gap(NamedTuple):
     reason: str
 
 
-class RecordBatch:
+class RecordsToCheck:
     """Records to be looked up together, as plain code and kernels found them: `BATCH` of them, but for the last."""
 
     def __init__(self) -> None:
@@ -115,9 +115,9 @@ class LogWalk:
         self._gaps: list[_Gap] = []  # nobody knows yet whether records follow
         self._switch = Switch(pays_after=_KERNELS_PAY_AFTER)
 
-    def iter_batches(self) -> Iterator[RecordBatch]:
+    def iter_batches(self) -> Iterator[RecordsToCheck]:
         """All records in order, whole or with a wrong checksum, some thousands at a time."""
-        batch = RecordBatch()
+        batch = RecordsToCheck()
         done, total = 0, sum(segment.size for segment in self._segments)
         for segment in self._segments:
             data, found = self._data(segment), None
@@ -132,7 +132,7 @@ class LogWalk:
                 if batch.count == BATCH:
                     self._report(done + batch.last_position - segment.start, total)
                     yield batch
-                    batch = RecordBatch()
+                    batch = RecordsToCheck()
             done += segment.size
         yield batch
         self._report(total, total)
@@ -167,7 +167,7 @@ class LogWalk:
     def _data(self, segment: Segment) -> memoryview:
         return self._views.of(segment.path)[: self._file_size]
 
-    def _take_found(self, found: FileRecords, at: int, batch: RecordBatch) -> int:
+    def _take_found(self, found: FileRecords, at: int, batch: RecordsToCheck) -> int:
         """Add the records from byte `at` on that kernels find sound; returns how many bytes they have."""
         records = found.take(at, BATCH - batch.count)
         if records is None:
@@ -179,7 +179,7 @@ class LogWalk:
         batch.add_found(records)
         return records.size
 
-    def _take_one(self, segment: Segment, data: memoryview, at: int, batch: RecordBatch) -> int | None:
+    def _take_one(self, segment: Segment, data: memoryview, at: int, batch: RecordsToCheck) -> int | None:
         """Add the record at byte `at`, or pass what is none; where to go on, None at the end of the file's records."""
         position = segment.start + at
         try:

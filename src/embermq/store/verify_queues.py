@@ -24,7 +24,7 @@ from embermq.store.queues import BATCH_FOLDER, EXTENDED_FOLDER, SIMPLE_FOLDER
 from embermq.store.verify_damage import DamageKind, DamageList
 from embermq.store.verify_entries import BatchEntries, SimpleEntries
 from embermq.store.verify_files import Segment, Views, check_segments, find_segments, usual_size
-from embermq.store.verify_log import Judgement, LogWalk, RecordBatch
+from embermq.store.verify_log import Judgement, LogWalk, RecordsToCheck
 
 if TYPE_CHECKING:
     from embermq.kernels.found_records import FoundRecords
@@ -76,7 +76,7 @@ class QueuesCheck:
         self._open_batch(root)
         self.last_position = self._find_last_position()  # of the newest record that a queue leads to
 
-    def check(self, batch: RecordBatch) -> None:
+    def check(self, batch: RecordsToCheck) -> None:
         """Look the records up in their queues. They come in the order of the log."""
         for piece in batch.pieces:
             if isinstance(piece, list):
