@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "files": {"errors", "clock"},
     "log": {"errors", "clock", "model", "format", "kernels", "files"},
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
+    "scan": {"errors", "clock", "model", "format", "kernels", "files", "log", "filters"},
     "net": {"errors", "clock", "model", "format", "kernels"},
     "rpc": {"errors", "clock", "model", "format"},
     "access": {"errors", "clock", "model", "format", "files", "rpc"},
@@ -42,11 +43,12 @@ MAY_IMPORT = {
     },
     "__main__": {"cli"},
     "": {"errors", "clock", "model", "kernels", "store", "client"},  # embermq/__init__.py: the public names
-    "embermq_spark": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "client"},
+    "embermq_spark": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "client", "scan"},
     "pyspark_embermq": set(),
 }
 MAY_HAVE_DEPENDENCIES = {"kernels", "server", "embermq_spark", "pyspark_embermq"}
 WITH_KERNELS = "Only loaded where kernels are."  # what modules say that may use numpy's arrays, too
+WITH_ARROW = "Only loaded where pyarrow is."  # what modules say that may use pyarrow, and numpy with it
 UNFINISHED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 LARGEST_FILE = 500
 
@@ -113,8 +115,11 @@ def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
 def test_a_module_of_the_store_needs_the_standard_library_alone(path: Path) -> None:
     used = {module.split(".")[0] for module in imported_modules(path)}
     outside = used - sys.stdlib_module_names - {"embermq"}
-    if WITH_KERNELS in (ast.get_docstring(ast.parse(path.read_text())) or ""):
+    said = ast.get_docstring(ast.parse(path.read_text())) or ""
+    if WITH_KERNELS in said:
         outside -= {"numpy"}
+    if WITH_ARROW in said:
+        outside -= {"numpy", "pyarrow", "fsspec"}
     assert outside == set() or package_of(path) in MAY_HAVE_DEPENDENCIES
 
 

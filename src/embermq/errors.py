@@ -11,6 +11,8 @@
     │   ├── MissingFile       a gap between two files
     │   ├── WrongQueueKind    a queue that is not of the kind its topic calls for
     │   ├── StoreMissing      no store in this directory
+    │   ├── DamagedRecord     a record that cannot be read, among others that can
+    │   ├── DataLoss          messages that were promised and are gone
     │   ├── StoreReadOnly     the directory cannot be written
     │   ├── StoreLocked       another process owns the directory
     │   ├── StoreClosed       used after close
@@ -41,6 +43,7 @@
     │       ├── PropertiesTooLarge
     │       └── TooManyKeys
     ├── SettingsError         a setting that cannot be
+    │   └── UnknownColumn     a column that messages do not have
     ├── EngineError           compiled code that cannot be had; plain code does its work
     │   ├── EngineMissing     numba is not installed, or not wanted
     │   ├── CompileFailed     no code came out
@@ -57,6 +60,7 @@ Catch the narrowest one you can act on; let the rest pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -98,7 +102,7 @@ class FileSealed(StoreError):
 class WrongFileSize(StoreError):
     """A file that does not have the size of its kind."""
 
-    def __init__(self, path: Path, *, found: int, expected: int) -> None:
+    def __init__(self, path: Path | str, *, found: int, expected: int) -> None:
         super().__init__(
             f"{path}: {found} bytes found, {expected} expected; open the store with the file sizes it was made with, "
             "or restore the file"
@@ -111,7 +115,7 @@ class WrongFileSize(StoreError):
 class ForeignFile(StoreError):
     """A file whose name no store gives."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(f"{path}: {reason}; move it out of the store")
         self.path = path
 
@@ -119,7 +123,7 @@ class ForeignFile(StoreError):
 class MissingFile(StoreError):
     """A file that must be there, between two that are."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         super().__init__(f"{path} is missing, though files before and after it are there; restore it")
         self.path = path
 
@@ -135,9 +139,34 @@ class WrongQueueKind(StoreError):
 class StoreMissing(StoreError):
     """There is no store in this directory."""
 
-    def __init__(self, path: Path, reason: str = "no such directory") -> None:
+    def __init__(self, path: Path | str, reason: str = "no such directory") -> None:
         super().__init__(f"no store at {path}: {reason}")
         self.path = path
+
+
+class DamagedRecord(StoreError):
+    """Bytes inside the log that are no record, though records must be there."""
+
+    def __init__(self, path: Path | str, *, position: int, reason: str) -> None:
+        super().__init__(
+            f"{path}: damaged record at log position {position}: {reason}; "
+            "`ember store verify` tells what else is, and readers may be told to skip it"
+        )
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class DataLoss(StoreError):
+    """Messages that were there when a read was planned, or that it was told to find, and cannot be read."""
+
+    def __init__(self, place: Path | str, *, what: str, reason: str) -> None:
+        super().__init__(
+            f"{place}: {what} cannot be read: {reason}; what is left can be read with failOnDataLoss=false"
+        )
+        self.place = place
+        self.what = what
+        self.reason = reason
 
 
 class StoreReadOnly(StoreError):
@@ -345,6 +374,15 @@ class TooManyKeys(IllegalMessage):
 
 class SettingsError(EmberError):
     """A setting that cannot be; says which, what was found and what is allowed."""
+
+
+class UnknownColumn(SettingsError):
+    """A column that messages do not have."""
+
+    def __init__(self, name: str, *, nearest: str | None, known: Sequence[str]) -> None:
+        hint = f"the nearest is {nearest!r}" if nearest else f"there are {', '.join(known)}"
+        super().__init__(f"no column {name[:300]!r}; {hint}")
+        self.name = name
 
 
 class EngineError(EmberError):

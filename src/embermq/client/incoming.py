@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import Any, Final
+from collections.abc import Iterator
 
-from embermq.errors import CorruptRecord, NotSupported
+from embermq.errors import CorruptRecord
 from embermq.format.batch import iter_batch
 from embermq.format.host import decode_host
 from embermq.format.message_id import encode_message_id
+from embermq.format.packed_body import unpack_body
 from embermq.format.record import Record, decode_record, read_frame
 from embermq.model.flags import SysFlag
 from embermq.model.message import StoredMessage
 from embermq.model.properties import INNER_BASE, KEYS, RETRY_TOPIC, TAGS, UNIQ_KEY, parse_properties
 from embermq.model.topic import RETRY_PREFIX
-
-MAX_PLAIN_SIZE: Final = 64 * 1024 * 1024  # a small body may unpack to a huge one
 
 
 def decode_messages(body: bytes) -> list[StoredMessage]:
@@ -31,7 +27,7 @@ def decode_messages(body: bytes) -> list[StoredMessage]:
         if record.sys_flag & SysFlag.INNER_BATCH and record.sys_flag & SysFlag.NEED_UNWRAP:
             messages += _unwrap(record)
         else:
-            messages.append(_message(record, unpack(record.body, record.sys_flag)))
+            messages.append(_message(record, unpack_body(record.body, record.sys_flag)))
         at += size
     return messages
 
@@ -73,44 +69,7 @@ def _unwrap(record: Record) -> Iterator[StoredMessage]:
     """The messages of a batch that is kept as one record."""
     try:
         base = int(record.property_map().get(INNER_BASE, record.offset))
-        for number, element in enumerate(iter_batch(unpack(record.body, record.sys_flag))):
+        for number, element in enumerate(iter_batch(unpack_body(record.body, record.sys_flag))):
             yield _message(record, element.body, offset=base + number, properties=parse_properties(element.properties))
     except ValueError as error:
         raise CorruptRecord(record.position, f"no batch: {error}") from error
-
-
-def unpack(body: bytes, sys_flag: int) -> bytes:
-    """A body as its sender had it. Raises CorruptRecord, or NotSupported where a package is missing."""
-    if not sys_flag & SysFlag.COMPRESSED:
-        return body
-    match sys_flag & SysFlag.COMPRESSION_MASK:
-        case SysFlag.LZ4:
-            return _unpack_with("lz4.frame", "lz4", lambda module: module.decompress(body))
-        case SysFlag.ZSTD:
-            return _unpack_with(
-                "zstandard",
-                "zstandard",
-                lambda module: module.ZstdDecompressor().decompressobj().decompress(body),
-            )
-    unpacker = zlib.decompressobj()
-    try:
-        plain = unpacker.decompress(body, MAX_PLAIN_SIZE)
-    except zlib.error as error:
-        raise CorruptRecord(0, f"a body of {len(body)} bytes that zlib cannot unpack: {error}") from error
-    if not unpacker.eof:
-        reason = "it ends too early" if not unpacker.unconsumed_tail else f"it is larger than {MAX_PLAIN_SIZE} bytes"
-        raise CorruptRecord(0, f"a body of {len(body)} bytes that zlib cannot unpack: {reason}")
-    return plain
-
-
-def _unpack_with(module: str, package: str, work: Callable[[Any], bytes]) -> bytes:
-    try:
-        found = import_module(module)
-    except ImportError as error:
-        raise NotSupported(
-            f"a message is compressed with {package}, which is not installed; `pip install {package}`"
-        ) from error
-    try:
-        return work(found)
-    except Exception as error:  # each package has errors of its own, which cannot be named without it
-        raise CorruptRecord(0, f"a body that {package} cannot unpack: {error}") from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 import zlib
 from typing import Any
 
 import pytest
 
-from embermq.client.incoming import MAX_PLAIN_SIZE, decode_messages, unique_key_of, unpack
-from embermq.errors import CorruptRecord, NotSupported
+from embermq.client.incoming import decode_messages, unique_key_of
+from embermq.errors import CorruptRecord
 from embermq.format.batch import BatchElement, encode_batch
 from embermq.format.record import Draft, encode_draft
 from embermq.model.flags import SysFlag
@@ -81,30 +80,3 @@ def test_a_changed_body_is_reported() -> None:
 def test_zlib_is_unpacked_whoever_says_so(flags: int) -> None:
     (message,) = decode_messages(a_record(zlib.compress(b"x" * 9000), sys_flag=flags))
     assert message.body == b"x" * 9000
-
-
-@pytest.mark.parametrize("body", [b"no zlib", zlib.compress(b"x" * 9000)[:-5]])
-def test_what_does_not_unpack_is_reported(body: bytes) -> None:
-    with pytest.raises(CorruptRecord, match="zlib"):
-        unpack(body, SysFlag.COMPRESSED)
-
-
-def test_a_small_body_cannot_unpack_to_a_huge_one() -> None:
-    bomb = zlib.compress(bytes(MAX_PLAIN_SIZE + 1))
-    with pytest.raises(CorruptRecord, match="larger than"):
-        unpack(bomb, SysFlag.COMPRESSED)
-
-
-@pytest.mark.parametrize(("flag", "package"), [(SysFlag.LZ4, "lz4"), (SysFlag.ZSTD, "zstandard")])
-def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, flag: int, package: str) -> None:
-    real_import = builtins.__import__
-
-    def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name.split(".", maxsplit=1)[0] == package:
-            raise ImportError(name)
-        return real_import(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(NotSupported, match=f"pip install {package}"):
-        unpack(b"x", SysFlag.COMPRESSED | flag)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from embermq import Message
-from embermq.client.incoming import unpack
 from embermq.client.outgoing import (
     COMPRESSED_FROM,
     MAX_BODY_SIZE,
@@ -21,6 +20,7 @@ from embermq.client.outgoing import (
 )
 from embermq.errors import BodyTooLarge, IllegalMessage, IllegalProperty, IllegalTopic
 from embermq.format.batch import BatchElement, encode_batch, iter_batch
+from embermq.format.packed_body import unpack_body
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.properties import parse_properties
 from tests.unit.client.wire import iter_frames
@@ -75,10 +75,10 @@ def _unique_key(element: BatchElement) -> str:
 
 def test_a_large_body_is_packed_as_rocketmqs_client_packs_it() -> None:
     (fields, packed), *_ = [each for each in sends(310) if each[0]["f"] != "0"]
-    plain = unpack(packed, int(fields["f"])) * 20  # that producer packed smaller ones, too
+    plain = unpack_body(packed, int(fields["f"])) * 20  # that producer packed smaller ones, too
     body, sys_flag = packed_body(prepare(Message("WireTopic", plain), "U"))
     assert str(sys_flag) == fields["f"]
-    assert unpack(body, sys_flag) == plain
+    assert unpack_body(body, sys_flag) == plain
 
 
 @pytest.mark.parametrize(("size", "is_packed"), [(COMPRESSED_FROM - 1, False), (COMPRESSED_FROM, True)])

@@ -1,0 +1,183 @@
+"""Where the bytes of a store come from: local files, any file system of pyarrow, or any of fsspec.
+
+Reads say how many bytes they got; who reads checks that. Files are opened for reading only.
+
+Only loaded where pyarrow is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol, Self
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from embermq.errors import StoreMissing
+from embermq.scan.splits import StorePlace
+
+LOCAL_READ_SIZE: Final = 4 << 20
+REMOTE_READ_SIZE: Final = 16 << 20
+
+
+class Found(NamedTuple):
+    """What a folder holds under one name."""
+
+    name: str
+    size: int
+    is_folder: bool
+
+
+class OpenFile(Protocol):
+    """One file, open for reading."""
+
+    def read_into(self, buffer: memoryview, at: int) -> int:
+        """Fill `buffer` with the bytes from byte `at` on; how many there were."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Where a store's files are. Paths are relative to the store, with `/` between names."""
+
+    is_local: bool
+    read_size: int  # bytes that are best read at once
+
+    def list(self, folder: str) -> Sequence[Found]:
+        """What is in a folder, by name; nothing if there is no such folder."""
+        ...
+
+    def open(self, path: str) -> OpenFile:
+        """Raises OSError."""
+        ...
+
+
+class LocalFiles:
+    """A folder of this machine."""
+
+    is_local = True
+    read_size = LOCAL_READ_SIZE
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def list(self, folder: str) -> Sequence[Found]:
+        try:
+            with os.scandir(os.path.join(self.root, folder)) as entries:
+                found = [Found(entry.name, _size_of(entry), entry.is_dir()) for entry in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        return sorted(found)
+
+    def open(self, path: str) -> OpenFile:
+        return _LocalFile(os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_CLOEXEC))
+
+
+class _LocalFile:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read_into(self, buffer: memoryview, at: int) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._descriptor, [buffer[done:]], at + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ArrowFiles:
+    """A folder of a file system that pyarrow knows, or that fsspec knows and pyarrow wraps."""
+
+    is_local = False
+    read_size = REMOTE_READ_SIZE
+
+    def __init__(self, system: fs.FileSystem, root: str) -> None:
+        self._system = system
+        self._root = root.rstrip("/")
+
+    def list(self, folder: str) -> Sequence[Found]:
+        selector = fs.FileSelector(self._path(folder), allow_not_found=True)
+        found = self._system.get_file_info(selector)
+        return sorted(
+            Found(info.base_name.rstrip("/"), info.size or 0, info.type == fs.FileType.Directory)
+            for info in found
+            if info.base_name
+        )
+
+    def open(self, path: str) -> OpenFile:
+        return _ArrowFile(self._system.open_input_file(self._path(path)))
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+
+class _ArrowFile:
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file = file
+
+    def read_into(self, buffer: memoryview, at: int) -> int:
+        self._file.seek(at)
+        done = 0
+        while done < len(buffer):
+            count = self._file.readinto(buffer[done:])
+            if not count:
+                break
+            done += count
+        return done
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_file_system(place: StorePlace) -> FileSystem:
+    """The file system of a store. Raises StoreMissing for an address that nothing is known for."""
+    return _open(place)
+
+
+@lru_cache(maxsize=16)
+def _open(place: StorePlace) -> FileSystem:
+    address, options = place.address, dict(place.options)
+    parts = urlsplit(address)
+    if not parts.scheme or "://" not in address:
+        return LocalFiles(os.path.abspath(os.path.expanduser(address)))
+    if parts.scheme == "file":
+        return LocalFiles(unquote(parts.path))
+    if not options:
+        try:
+            return ArrowFiles(*fs.FileSystem.from_uri(address))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass  # not one of pyarrow's own
+    return ArrowFiles(*_open_fsspec(address, options))
+
+
+def _open_fsspec(address: str, options: dict[str, Any]) -> tuple[fs.FileSystem, str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise StoreMissing(
+            address, "pyarrow does not know this kind of address, and fsspec is not installed"
+        ) from error
+    try:
+        system, path = fsspec.core.url_to_fs(address, **options)
+    except (ValueError, ImportError) as error:
+        raise StoreMissing(address, str(error)) from error
+    return fs.PyFileSystem(fs.FSSpecHandler(system)), path
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    return entry.stat().st_size if entry.is_file() else 0

@@ -1,0 +1,74 @@
+"""The pieces of a read. Each is plain data: it travels to whoever reads it.
+
+A LogSplit is a stretch of the log, and holds the records that begin in it. A QueueSplit is parts of queues, whose
+records are found through the queues' entries. A RecordSplit is single records, found through the key index.
+
+Only loaded where pyarrow is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+
+class LogFile(NamedTuple):
+    """One file of the log: where it is, the position of its first byte, and its size."""
+
+    path: str
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+class StorePlace(NamedTuple):
+    """Where a store is: a local path or an address, and what its file system wants to know besides."""
+
+    address: str
+    options: tuple[tuple[str, str], ...] = ()
+
+
+class QueuePart(NamedTuple):
+    """The messages [begin, end) of one queue. Every one of them was there when this was planned."""
+
+    topic: str
+    queue: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSplit:
+    """The records that begin at a position in [begin, end)."""
+
+    place: StorePlace
+    files: tuple[LogFile, ...]  # that the stretch touches, in order
+    begin: int
+    end: int
+    log_end: int  # no byte from here on is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSplit:
+    """Messages of queues."""
+
+    place: StorePlace
+    parts: tuple[QueuePart, ...]
+    files: tuple[LogFile, ...]  # of the whole log
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSplit:
+    """The records at these positions, which rise."""
+
+    place: StorePlace
+    positions: tuple[int, ...]
+    files: tuple[LogFile, ...]
+    log_end: int
+
+
+Split: TypeAlias = LogSplit | QueueSplit | RecordSplit

@@ -1,0 +1,122 @@
+"""The files of a store, as found by listing its folders: the log, the queues, the index. Nothing is mapped or changed.
+
+Only loaded where pyarrow is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from embermq.errors import ForeignFile, MissingFile, StoreMissing, WrongFileSize
+from embermq.files.paths import file_name
+from embermq.format.batch_entry import BATCH_ENTRY_SIZE
+from embermq.format.queue_entry import QUEUE_ENTRY_SIZE
+from embermq.scan.file_system import FileSystem, Found, open_file_system
+from embermq.scan.splits import LogFile, StorePlace
+
+LOG_FOLDER: Final = "commitlog"
+QUEUE_FOLDER: Final = "consumequeue"
+BATCH_FOLDER: Final = "batchconsumequeue"
+INDEX_FOLDER: Final = "index"
+CHECKPOINT_FILE: Final = "checkpoint"
+ABORT_FILE: Final = "abort"
+
+_SIGNS: Final = {LOG_FOLDER, QUEUE_FOLDER, BATCH_FOLDER, CHECKPOINT_FILE}  # one of them is in every store
+
+
+class QueueFiles(NamedTuple):
+    """The files of one queue, in order, and the size of its entries."""
+
+    topic: str
+    queue: int
+    entry_size: int
+    folder: str
+    files: tuple[Found, ...]
+
+    @property
+    def is_batch(self) -> bool:
+        return self.entry_size == BATCH_ENTRY_SIZE
+
+
+class StoreFiles:
+    """One store, looked at from outside. Raises StoreMissing where there is none."""
+
+    def __init__(self, place: StorePlace) -> None:
+        self.place = place
+        self.system: FileSystem = open_file_system(place)
+        self._names = {found.name for found in self.system.list("")}
+        if not self._names & _SIGNS:
+            reason = "no such directory, or it is empty" if not self._names else f"no {LOG_FOLDER}/ is in it"
+            raise StoreMissing(place.address, reason)
+
+    @property
+    def was_closed(self) -> bool:
+        """Whether the last owner closed the store; not so while one works on it."""
+        return ABORT_FILE not in self._names
+
+    def find_log(self) -> tuple[LogFile, ...]:
+        """The files of the log in order. Raises MissingFile, ForeignFile or WrongFileSize."""
+        found = [each for each in _named_after_positions(self.system.list(LOG_FOLDER), LOG_FOLDER) if each.size]
+        files = tuple(LogFile(f"{LOG_FOLDER}/{each.name}", int(each.name), each.size) for each in found)
+        usual = Counter(file.size for file in files).most_common(1)[0][0] if files else 0
+        for before, file in pairwise(files):
+            if before.size != usual:
+                raise WrongFileSize(self.name_of(before.path), found=before.size, expected=usual)
+            if file.start != before.end:
+                raise MissingFile(self.name_of(f"{LOG_FOLDER}/{file_name(before.end)}"))
+        return files
+
+    def find_queues(self) -> list[QueueFiles]:
+        """The queues that are files, by topic and number."""
+        queues = []
+        for folder, entry_size in ((QUEUE_FOLDER, QUEUE_ENTRY_SIZE), (BATCH_FOLDER, BATCH_ENTRY_SIZE)):
+            for topic in self.system.list(folder):
+                if topic.is_folder:
+                    queues += self._find_queues_of(topic.name, f"{folder}/{topic.name}", entry_size)
+        return sorted(queues)
+
+    def find_index(self) -> tuple[Found, ...]:
+        """The index files, oldest first."""
+        return tuple(each for each in self.system.list(INDEX_FOLDER) if each.name.isdecimal() and each.size)
+
+    def read(self, path: str, begin: int = 0, size: int = -1) -> bytes:
+        """Bytes of a small file; fewer than asked for at its end. Raises OSError."""
+        file = self.system.open(path)
+        try:
+            if size >= 0:
+                buffer = bytearray(size)
+                return bytes(buffer[: file.read_into(memoryview(buffer), begin)])
+            parts = []
+            while True:
+                buffer = bytearray(1 << 16)
+                count = file.read_into(memoryview(buffer), begin)
+                parts.append(bytes(buffer[:count]))
+                begin += count
+                if count < len(buffer):
+                    return b"".join(parts)
+        finally:
+            file.close()
+
+    def name_of(self, path: str) -> str:
+        """A path for people."""
+        return f"{self.place.address.rstrip('/')}/{path}"
+
+    def _find_queues_of(self, topic: str, folder: str, entry_size: int) -> list[QueueFiles]:
+        queues = []
+        for queue in self.system.list(folder):
+            if queue.is_folder and queue.name.isdecimal():
+                path = f"{folder}/{queue.name}"
+                files = tuple(each for each in _named_after_positions(self.system.list(path), path) if each.size)
+                queues.append(QueueFiles(topic, int(queue.name), entry_size, path, files))
+        return queues
+
+
+def _named_after_positions(found: Sequence[Found], folder: str) -> list[Found]:
+    files = [each for each in found if not each.is_folder]
+    for file in files:
+        if len(file.name) != 20 or not (file.name.isascii() and file.name.isdecimal()):
+            raise ForeignFile(f"{folder}/{file.name}", "its name is not a position of 20 digits")
+    return files
