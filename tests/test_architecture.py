@@ -25,11 +25,12 @@ MAY_IMPORT = {
     "files": {"errors", "clock"},
     "log": {"errors", "clock", "model", "format", "kernels", "files"},
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
+    "filters": {"errors", "model"},
     "scan": {"errors", "clock", "model", "format", "kernels", "files", "log", "filters"},
     "net": {"errors", "clock", "model", "format", "kernels"},
     "rpc": {"errors", "clock", "model", "format"},
     "access": {"errors", "clock", "model", "format", "files", "rpc"},
-    "broker": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "rpc", "access"},
+    "broker": {"errors", "clock", "model", "filters", "format", "kernels", "files", "log", "store", "rpc", "access"},
     "nameserver": {"errors", "clock", "model", "format", "files", "rpc", "access"},
     "client": {"errors", "clock", "model", "format", "net"},
     "admin": {"errors", "clock", "model", "format", "net", "client"},
@@ -43,7 +44,9 @@ MAY_IMPORT = {
     },
     "__main__": {"cli"},
     "": {"errors", "clock", "model", "kernels", "store", "client"},  # embermq/__init__.py: the public names
-    "embermq_spark": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "client", "scan"},
+    "embermq_spark": {
+        *("errors", "clock", "model", "filters", "format", "kernels", "files", "log", "store", "client", "scan"),
+    },
     "pyspark_embermq": set(),
 }
 MAY_HAVE_DEPENDENCIES = {"kernels", "server", "embermq_spark", "pyspark_embermq"}
@@ -52,7 +55,9 @@ WITH_ARROW = "Only loaded where pyarrow is."  # what modules say that may use py
 UNFINISHED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 LARGEST_FILE = 500
 
-MODULES = sorted(SOURCE.rglob("*.py"))
+GENERATED = {SOURCE / "embermq" / "filters" / "sql_parser.py"}  # made by lark
+
+MODULES = sorted(set(SOURCE.rglob("*.py")) - GENERATED)
 
 
 def name_of(path: Path) -> str:
@@ -146,7 +151,7 @@ def tracked_files() -> list[Path]:
 
 
 def test_no_python_file_is_two_files_in_one() -> None:
-    files = [path for path in tracked_files() if path.suffix == ".py"]
+    files = [path for path in tracked_files() if path.suffix == ".py" and path not in GENERATED]
     sizes = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
     assert {name: size for name, size in sizes.items() if size > LARGEST_FILE} == {}
 

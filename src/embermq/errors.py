@@ -304,7 +304,11 @@ class IllegalField(RequestError):
 
 
 class IllegalFilter(RequestError):
-    """A filter expression that cannot be read."""
+    """A filter expression that cannot be read; `at` is the index of the character where, if it is one place."""
+
+    def __init__(self, reason: str, *, at: int | None = None) -> None:
+        super().__init__(reason)
+        self.at = at
 
 
 class IllegalGroup(RequestError):

@@ -1,4 +1,4 @@
-"""RocketMQ for tests: its store (`store_tool`), its clients (`client_tool`), and a cluster for them (`scene`)."""
+"""RocketMQ for tests: its store, its filters and its clients (`store_tool`, …), and a cluster for them (`scene`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.builders import wait_until
 from tests.compat.client_tool import Client, Clients, ClientTool
 from tests.compat.cluster import Cluster, running_cluster
+from tests.compat.filter_tool import FilterTool
 from tests.compat.live_group import LiveGroup
 from tests.compat.scene import Scene
 from tests.compat.store_tool import StoreTool, class_path, missing
@@ -37,6 +38,14 @@ def java_classes() -> str:
 def store_tool(java_classes: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreTool]:
     """RocketMQ's message store."""
     tool = StoreTool(java_classes, tmp_path_factory.mktemp("rocketmq-home"))
+    yield tool
+    tool.close()
+
+
+@pytest.fixture(scope="session")
+def filter_tool(java_classes: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FilterTool]:
+    """RocketMQ's filters by tags and SQL92."""
+    tool = FilterTool(java_classes, tmp_path_factory.mktemp("filters-home"))
     yield tool
     tool.close()
 

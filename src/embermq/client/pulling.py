@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -15,7 +14,7 @@ from embermq.format.command import Command
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.message import StoredMessage
-from embermq.model.subscription import Subscribed, TagFilter
+from embermq.model.subscription import Subscribed, TagFilter, is_tag_expression
 
 PULL_COUNT: Final = 512
 PULL_BYTES: Final = 1024 * 1024
@@ -23,7 +22,6 @@ ANSWER_EXTRA_S: Final = 10.0  # what an answer may take beyond the wait that was
 SQL_TYPE: Final = "SQL92"
 
 _COMMIT, _WAIT, _INLINE = 1, 2, 4  # bits of a pull's sysFlag
-_TAG: Final = re.compile(r"[^\s|'\"()=<>,]+")
 
 
 class PullStatus(Enum):
@@ -58,8 +56,7 @@ def make_subscribed(topic: str, expression: str | None, *, version: int = 0) -> 
     text = "*" if expression is None else expression.strip()
     if not text:
         raise IllegalFilter("an empty filter; leave it out, or use `*`, for every message")
-    parts = [part.strip() for part in text.split("||")]
-    if all(_TAG.fullmatch(part) for part in parts):
+    if is_tag_expression(text):
         wanted = TagFilter.parse(text)
         tags = tuple(sorted(wanted.tags))
         return Subscribed(topic, text, tags=tags, codes=tuple(sorted(wanted.codes)), version=version)

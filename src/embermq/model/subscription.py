@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Self
@@ -11,6 +12,8 @@ from embermq.model.hashing import java_hash
 TAG_TYPE: Final = "TAG"
 
 _EVERYTHING = "*"
+_JOINT = "||"
+_TAG: Final = re.compile(r"[^\s|'\"()=<>,]+")
 _LOW_WORD = 2**32
 _SIGN = 2**31
 
@@ -25,7 +28,7 @@ class TagFilter:
     @classmethod
     def parse(cls, expression: str) -> Self:
         """`a || b` as a filter; `*` and nothing at all stand for every message."""
-        tags = frozenset(tag.strip() for tag in expression.split("||") if tag.strip())
+        tags = frozenset(tag.strip() for tag in expression.split(_JOINT) if tag.strip())
         if _EVERYTHING in tags:
             tags = frozenset()
         return cls(tags, frozenset(java_hash(tag) for tag in tags))
@@ -37,6 +40,12 @@ class TagFilter:
     def accepts(self, tags: str | None) -> bool:
         """Whether a message with these tags is wanted."""
         return not self.tags or tags in self.tags
+
+
+def is_tag_expression(text: str) -> bool:
+    """Whether a filter is one by tags: words joined by `||`, or `*`. All others are SQL92."""
+    words = [word.strip() for word in text.split(_JOINT)]
+    return any(words) and all(_TAG.fullmatch(word) for word in words if word)
 
 
 @dataclass(frozen=True)
