@@ -71,7 +71,20 @@ def test_of_texts_with_mistakes_the_same_are_refused(filter_tool: FilterTool, co
 
 @pytest.mark.parametrize(
     "text",
-    ["*", "eu", "eu || us", " eu||us ", "eu || eu", "|| eu", "eu ||", "eu || || us", "a.b-c/d", "ä || €", "1 || 2"],
+    [
+        "*",
+        "eu",
+        "eu || us",
+        " eu||us ",
+        "eu || eu",
+        "|| eu",
+        "eu ||",
+        "eu || || us",
+        "eu || *",
+        "a.b-c/d",
+        "ä || €",
+        "1 || 2",
+    ],
 )
 def test_a_tag_expression_means_the_same(filter_tool: FilterTool, text: str) -> None:
     assert is_tag_expression(text)

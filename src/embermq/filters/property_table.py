@@ -13,7 +13,7 @@ a column of maps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ import pyarrow.compute as pc
 from embermq.filters.column_numbers import Numbers, parse_column
 from embermq.filters.flags import flags_of
 from embermq.filters.sql_tree import Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Mask: TypeAlias = pa.BooleanArray  # whether each message is wanted
 
@@ -78,8 +81,15 @@ def _pick(maps: pa.MapArray, name: str) -> pa.Array:
     first, end = int(offsets[0]), int(offsets[-1])
     names, values = maps.keys.slice(first, end - first), maps.items.slice(first, end - first)
     found = np.flatnonzero(flags_of(pc.equal(names, pa.scalar(name, names.type))))
-    places = np.full(len(maps), -1, np.int64)
-    places[np.searchsorted(offsets, found + first, side="right") - 1] = found
+    places = found
+    if not _is_one_a_row(found + first, offsets):
+        places = np.full(len(maps), -1, np.int64)
+        places[np.searchsorted(offsets, found + first, side="right") - 1] = found
     if maps.null_count:
         places[flags_of(maps.is_null())] = -1
     return values.take(pa.array(places, mask=places < 0))
+
+
+def _is_one_a_row(found: NDArray[np.int64], offsets: NDArray[np.int32]) -> bool:
+    """Whether the places that were found are one in each row, as they mostly are."""
+    return len(found) == len(offsets) - 1 and bool(np.all(found >= offsets[:-1]) and np.all(found < offsets[1:]))

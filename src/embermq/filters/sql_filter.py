@@ -41,7 +41,10 @@ class SqlFilter:
 
     def matches(self, properties: Mapping[str, str]) -> bool:
         """Whether a message is wanted: the expression must be true."""
-        return self.evaluate(properties) is True
+        try:
+            return self._program(properties.get) is True
+        except NotComparable:
+            return False
 
     def mask(self, table: PropertyTable) -> Mask:
         """Whether each message of a batch is wanted. Needs pyarrow."""

@@ -36,16 +36,20 @@ class NotComparable(Exception):
 
 def parse_int(text: str) -> int:
     """A text as a 32-bit number: a sign, perhaps, and digits. Raises NotComparable."""
-    if len(text) < 10 and text.isascii() and text.isdigit():
-        return int(text)
+    if len(text) < 12 and _is_plain(text) and INT_RANGE[0] <= (value := int(text)) <= INT_RANGE[1]:
+        return value
     return _parse_signed(text, *INT_RANGE)
 
 
 def parse_long(text: str) -> int:
     """A text as a 64-bit number. Raises NotComparable."""
-    if len(text) < _MOST_DIGITS and text.isascii() and text.isdigit():
+    if len(text) < 19 and _is_plain(text):
         return int(text)
     return _parse_signed(text, *LONG_RANGE)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and (text.isdigit() or (text[1:].isdigit() and text[0] in "+-"))
 
 
 def _parse_signed(text: str, least: int, most: int) -> int:
@@ -64,6 +68,8 @@ def _parse_signed(text: str, least: int, most: int) -> int:
 
 def parse_double(text: str) -> float:
     """A text as a double. Raises NotComparable."""
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return float(text)
     trimmed = text.strip(_BLANKS)
     if found := _DECIMAL.fullmatch(trimmed):
         return float(found["number"])

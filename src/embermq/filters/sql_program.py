@@ -130,7 +130,9 @@ def _negation(term: Program) -> Program:
 def _equal(left: Node, right: Node) -> Program:
     test = _equality_test(left, right)
     if isinstance(left, Property) and isinstance(right, Constant):
-        return _property_test(left.name, test, right.value)
+        if right.kind in NUMBERS:
+            return _number_test(left.name, PARSERS[right.kind], operator.eq, right.value)
+        return _text_test(left.name, test, right.value)
     left_of, right_of = _operand(left), _operand(right)
 
     def run(get: Get) -> bool | None:
@@ -171,7 +173,7 @@ def _constant_test(test: Test, left: Node, right: Node) -> Test:
     return lambda one, other: answer
 
 
-def _property_test(name: str, test: Test, constant: object) -> Program:
+def _text_test(name: str, test: Test, constant: object) -> Program:
     def run(get: Get) -> bool | None:
         text = get(name)
         return None if text is None else test(text, constant)
@@ -179,10 +181,18 @@ def _property_test(name: str, test: Test, constant: object) -> Program:
     return run
 
 
+def _number_test(name: str, parse: Callable[[str], float], test: Test, constant: object) -> Program:
+    def run(get: Get) -> bool | None:
+        text = get(name)
+        return None if text is None else test(parse(text), constant)
+
+    return run
+
+
 def _order(test: Test, left: Node, right: Node) -> Program:
-    test = _order_test(test, left, right)
     if isinstance(left, Property) and isinstance(right, Constant):
-        return _property_test(left.name, test, right.value)
+        return _number_test(left.name, _ranked(right.kind), test, right.value)
+    test = _order_test(test, left, right)
     left_of, right_of = _operand(left), _operand(right)
 
     def run(get: Get) -> bool | None:

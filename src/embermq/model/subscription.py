@@ -27,9 +27,9 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str) -> Self:
-        """`a || b` as a filter; `*` and nothing at all stand for every message."""
+        """`a || b` as a filter; `*` alone and nothing at all stand for every message."""
         tags = frozenset(tag.strip() for tag in expression.split(_JOINT) if tag.strip())
-        if _EVERYTHING in tags:
+        if tags == {_EVERYTHING}:
             tags = frozenset()
         return cls(tags, frozenset(java_hash(tag) for tag in tags))
 

@@ -24,6 +24,11 @@ def test_a_star_wants_every_message_and_looks_at_nothing() -> None:
     assert wanted.names == frozenset()
 
 
+def test_a_star_beside_tags_is_a_tag() -> None:
+    wanted = parse_filter("eu || *")
+    assert [wanted.matches({"TAGS": tag}) for tag in ("eu", "*", "us")] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     "text", ["*", "eu", "eu||us", " eu || us ", "eu ||", "a.b-c/d:e", "ä", "5", "TRUE", "a+b", "-x", "eu*"]
 )
