@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from bench.loadgen.full_memory import FullMemory
 from bench.loadgen.measures import Measure, Sample
-from bench.servers.server import Peer, PeerError, Server, missing, running
+from bench.servers.server import ROOT, Peer, PeerError, Server, missing, running
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Rounds:
     long_warmup: float  # of a server that stays, once for each kind of measure
     samples: list[Sample] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    _memory: FullMemory = field(default_factory=lambda: FullMemory(ROOT / ".cache"))
     _kept: dict[str, Server] = field(default_factory=dict)
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
@@ -74,6 +76,7 @@ class Rounds:
         self.samples.append(self._take(peer, measure, server, turn))
 
     def _take(self, peer: Peer, measure: Measure, server: Server, turn: int) -> Sample:
+        self._memory.fill()
         sample = measure.take(server, turn, seconds=self.seconds, warmup=self.warmup) | server.memory_mib()
         cpu = f"{sample['cpu_us']:.2f} us of CPU a message"
         say(f"  {measure.name} {peer.name}: {sample['rate']:,.0f}/s, {cpu}")
