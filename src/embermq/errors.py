@@ -21,11 +21,13 @@
     │       ├── DiskFailed    the disk refused something; nothing that was acknowledged is in danger
     │       ├── SyncFailed    the disk did not keep what it was given; until restart
     │       ├── StoreBusy     the disk is behind; try again
+    │       ├── StagedFull    as much is staged as may be; try again, or publish
     │       └── FlushTimeout  written, but not known to be on disk in time
     ├── RequestError          a request we refuse; nothing was changed
     │   ├── TopicNotFound
     │   ├── GroupNotFound
     │   ├── MessageNotFound
+    │   ├── StagedMissing     what is to be published is not, or not all, there
     │   ├── NotSubscribed     the group does not read this topic
     │   ├── NotOnline         no such client is connected
     │   ├── NotPermitted
@@ -238,6 +240,16 @@ class StoreBusy(StoreUnwritable):
         self.behind = behind
 
 
+class StagedFull(StoreUnwritable):
+    """As much is staged and not yet published as the broker holds."""
+
+    def __init__(self, path: Path, *, size: int, held: int, limit: int) -> None:
+        super().__init__(
+            f"{path}: no room for {size} bytes more, {held} are staged, limit {limit}; "
+            "publish or discard batches, write smaller ones, or raise staged_max_bytes"
+        )
+
+
 class FlushTimeout(StoreUnwritable):
     """The message is in the log, but was not known to be on disk in time; it may survive or not."""
 
@@ -273,6 +285,17 @@ class GroupNotFound(RequestError):
 
 class MessageNotFound(RequestError):
     """No such message, or no longer."""
+
+
+class StagedMissing(RequestError):
+    """What is to be published is not staged here, or not all of it."""
+
+    def __init__(self, job: str, task: str, *, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        (chunks, messages), (wanted_chunks, wanted_messages) = found, expected
+        super().__init__(
+            f"task {task!r} of job {job!r} has {chunks} chunks with {messages} messages here, {wanted_chunks} with "
+            f"{wanted_messages} were to be published; it expired, was discarded or published: write the batch again"
+        )
 
 
 class NotSubscribed(RequestError):

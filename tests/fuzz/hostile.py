@@ -128,6 +128,8 @@ class Hostile:
         body = self._body(template.body)
         if fields.get("bodyCrc32") and chance.random() < 0.9:
             fields["bodyCrc32"] = str(_checksum(body))
+        if fields.get("crc") and chance.random() < 0.9:
+            fields["crc"] = str(zlib.crc32(body))
         return self._encode(code, fields, body, version=chance.choice((template.version, 0, 120, 479, 2**31 - 1)))
 
     def damaged(self, code: int) -> bytes:

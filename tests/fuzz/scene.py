@@ -7,10 +7,12 @@ group `billing`, so that they get past the first checks.
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Final
 
 from embermq.broker.broker import Broker
 from embermq.format.command import make_request
+from embermq.format.staged import StagedMessage, encode_staged
 from tests.unit.broker.brokers import Client, send_fields
 from tests.unit.broker.peers import RecordingPeer
 
@@ -55,6 +57,9 @@ _HEARTBEAT: Final = {
     ],
     "producerDataSet": [{"groupName": "P"}],
 }  # fmt: skip
+_JOB: Final = {"job": "billing"}
+_STAGED: Final = encode_staged([StagedMessage(0, 0, 0, 1_700_000_000_000, b"hello", b"WAIT\x01true\x02")])
+_PLAN: Final = {"broker-a": [{"name": "u", "chunks": 0, "messages": 0}]}
 
 
 def _json(value: object) -> bytes:
@@ -92,6 +97,11 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     352: [({"group": "billing"}, b"")],
     353: [({**_BOTH, "readable": "true"}, b"")],
     401: [({}, _json(_MODE))],
+    30001: [({**send_fields("orders"), **_JOB, "task": "t", "sequence": "0", "crc": str(zlib.crc32(_STAGED))},
+             _STAGED)],
+    30002: [({**_JOB, "batch": "3", "topics": "orders"}, _json(_PLAN))],
+    30003: [({**_JOB, "topics": "orders"}, _json(_PLAN))],
+    30004: [({**_JOB, "batch": "3", "topics": "orders"}, b"")],
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ CLUSTER_UPDATE: Final = (cluster(UPDATE),)
 
 _SEND: Final = (topic(PUB), topics_if_given(PUB, field="b"))  # whichever of its two names the topic comes under
 _SEND_V2: Final = (topic(PUB, field="b"),)
+_PUBLISH: Final = (topics_if_given(PUB, field="topics"),)
 _PULL: Final = (topic(SUB), group(SUB))
 _READ_TOPIC: Final = (topic(SUB, GET),)
 _GET_TOPIC: Final = (topic(GET),)
@@ -71,6 +72,11 @@ _CLIENTS: Final[dict[int, tuple[Part, ...]]] = {
     Code.VIEW_MESSAGE_BY_ID: (either("topic", given=topic(SUB, GET), missing=cluster(GET)),),
     Code.QUERY_ASSIGNMENT: (body(bodies.assignment, SUB),),
     370: _SEND,  # RECALL_MESSAGE
+    Code.STAGE_MESSAGES: _SEND_V2,
+    # The handlers compare what is staged with the topics that are named.
+    Code.PUBLISH_STAGED: _PUBLISH,
+    Code.DISCARD_STAGED: _PUBLISH,
+    Code.FIND_PUBLISHED: _PUBLISH,
     # Consuming by pop.
     200050: _PULL,
     200051: _PULL,

@@ -29,6 +29,7 @@ from embermq.broker.handlers.reply import ReplyHandlers
 from embermq.broker.handlers.resets import ResetHandlers
 from embermq.broker.handlers.send import CODES, SendHandlers
 from embermq.broker.handlers.send_back import SendBackHandlers
+from embermq.broker.handlers.staged import StagedHandlers
 from embermq.broker.handlers.stats import StatsHandlers
 from embermq.broker.handlers.topic_admin import TopicAdminHandlers
 from embermq.broker.intake import Intake
@@ -36,6 +37,7 @@ from embermq.broker.live_settings import LiveSettings
 from embermq.broker.locks import QueueLocks
 from embermq.broker.long_poll import LongPolls
 from embermq.broker.membership import Membership
+from embermq.broker.publishing import Publisher
 from embermq.broker.puts import Puts
 from embermq.broker.request_modes import MODES_FILE, RequestModes
 from embermq.broker.runtime_info import RuntimeInfo
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPIRE_S = 10.0
+EXPIRE_STAGED_S = 600.0
 SAMPLE_S = 1.0
 
 
@@ -112,6 +115,9 @@ class Broker:
         self.delays = DelayDelivery(
             store, self.puts, self.topics, self.statistics, levels=self.delay_levels, clock=clock
         )
+        self.publisher = Publisher(
+            store, self.puts, self.statistics, settings=lambda: self.live_settings.broker, clock=clock
+        )
         self.router = Router(check=check, observe=observe)
         self._host_of = host_of
         self._observe = observe
@@ -131,12 +137,14 @@ class Broker:
         self.puts.start()
         self.polls.start()
         self.delays.start()
+        self.publisher.start()
         self.store.listen(self._arrived)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(_every(SAMPLE_S, self.statistics.sample)),
             loop.create_task(_every(EXPIRE_S, self.membership.expire)),
             loop.create_task(_every(EXPIRE_S, self.locks.expire)),
+            loop.create_task(_every(EXPIRE_STAGED_S, self.publisher.expire)),
             loop.create_task(_every(self.settings.offset_save_ms / 1000, self.offsets.save, in_thread=True)),
             loop.create_task(_every(self.settings.delay_save_ms / 1000, self.delays.save, in_thread=True)),
         ]
@@ -148,6 +156,7 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.polls.stop()
         await self.delays.stop()
+        await self.publisher.stop()
         await self.router.stop()
         await self.puts.stop()
         self.offsets.save()
@@ -243,7 +252,9 @@ class Broker:
         self.router.add_batch(CODES, sends.receive)
         self.router.add_batch(PULL_CODES, pulls.receive)
         self.router.add(replies.routes(), max_body_size=MAX_FRAME_SIZE)  # of messages; the intake knows their limit
-        self.router.add({**pulls.routes(), **backs.routes()})
+        staged = StagedHandlers(self.store, intake, self.publisher, broker_name=settings.name)
+        self.router.add(staged.stage_routes(), max_body_size=MAX_FRAME_SIZE)
+        self.router.add({**pulls.routes(), **backs.routes(), **staged.routes()})
 
         def changed(new: BrokerSettings) -> None:
             intake.use(new)

@@ -115,8 +115,8 @@ class FastSends:
         self._now = now
         self._topics = FastTopics(intake, store.queue_table())
         self._memory = memory = TurnMemory(MOST_ROWS, TEXT_ROOM, MOST_DRAFTS)
-        self._largest_body = largest_body(store.log_file_size())
-        memory.numbers[BATCH_ROOM] = store.log_file_size() - BLANK_SIZE
+        self._largest_body = largest_body(store.log_files().file_size)
+        memory.numbers[BATCH_ROOM] = store.log_files().file_size - BLANK_SIZE
         self._own_host = store.store_host()
         memory.hosts[_STORE_HOST] = address_of(self._own_host), len(self._own_host)
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size

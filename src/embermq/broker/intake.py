@@ -8,7 +8,7 @@ at every part.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -32,6 +32,7 @@ from embermq.format.command import Command
 from embermq.format.host import HOST_V6_SIZE, encode_host
 from embermq.format.message_id import UniqueIds
 from embermq.format.record import DraftFields
+from embermq.format.staged import StagedMessage
 from embermq.kernels.commands import SendCommand
 from embermq.model.codes import RequestCode
 from embermq.model.flags import Permission, SysFlag
@@ -74,6 +75,7 @@ _SHORT_NAMES: Final = {
 _LONG_FORM: Final = frozenset(map(int, (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)))
 _CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
 _UNIQUE: Final = UNIQ_KEY + "\x01"
+UNIQUE_KEY_ROOM: Final = len(_UNIQUE) + 33  # of one with 32 digits, and its separator
 _TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 
@@ -201,6 +203,35 @@ class Intake:
             raise IllegalMessage(f"an empty body for topic {head.topic.name!r}; a message has one byte at least")
         draft = self._draft(target, body, format_properties(target.properties), head, born)
         return Sent((draft,), head.queue, unique_id)
+
+    def staged(self, request: Command, messages: Iterable[StagedMessage], born: Born) -> list[DraftFields]:
+        """The drafts of messages that are kept aside for now, without unique keys. Raises a RequestError."""
+        head = self._head(request, request.fields)
+        topic = head.topic
+        if topic.name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            raise IllegalMessage(f"nothing may be staged for topic {topic.name[:300]!r}; send its messages one by one")
+        return [self._staged_draft(message, head, born) for message in messages]
+
+    def _staged_draft(self, message: StagedMessage, head: _Head, born: Born) -> DraftFields:
+        topic, queues = head.topic.name, max(head.topic.write_queues, head.topic.read_queues)
+        if not 0 <= message.queue < queues:
+            raise IllegalQueue(topic, message.queue, queues)
+        if not message.body:
+            raise IllegalMessage(f"an empty body for topic {topic!r}; a message has one byte at least")
+        properties = _properties(message.properties.decode(errors="surrogateescape")) | self._own
+        properties.pop(UNIQ_KEY, None)
+        self._check_asked(head.topic, properties)
+        target = park(Target(topic, message.queue, properties), levels=self._delay_levels)
+        data = format_properties(target.properties)
+        if len(data) > self.max_properties - UNIQUE_KEY_ROOM:
+            raise PropertiesTooLarge(topic, size=len(data) + UNIQUE_KEY_ROOM, limit=self.max_properties)
+        own = head._replace(
+            flag=message.flag,
+            sys_flag=message.sys_flag & _CLIENTS_FLAGS,
+            born_time=message.born_time,
+            queue=target.queue,
+        )
+        return self._draft(target, message.body, data, own, born)
 
     def _head(self, request: Command, fields: Mapping[str, str]) -> _Head:
         name = read_text(fields, "b")

@@ -35,6 +35,13 @@ class BrokerSettings:
     delay_save_ms: int = setting(10_000, "ms", "how often the progress of delayed messages is saved")
     notify_members: bool = setting(True, "yes or no", "tell consumers at once when others come or go")
     keep_replies: bool = setting(True, "yes or no", "store the replies of request/reply, too")
+    staged_max_bytes: int = setting(
+        4 * 1024 * 1024 * 1024, "bytes", "what may be staged and not yet published; more is refused"
+    )
+    staged_expire_hours: float = setting(24, "hours", "what is staged and not published for so long is deleted")
+    published_keep_hours: float = setting(
+        720, "hours", "how long after its last batch a job is remembered, and no batch of it is published twice"
+    )
     register_interval_ms: int = setting(30_000, "ms", "how often the broker tells the name servers of its topics")
 
     @classmethod

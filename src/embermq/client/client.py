@@ -17,6 +17,7 @@ from embermq.client.offsets import Offsets, Start
 from embermq.client.producer import Producer, SendReceipt
 from embermq.client.reader import Reader
 from embermq.client.routes import Routes
+from embermq.client.staging import Staging
 from embermq.client.tasks import end_tasks
 from embermq.errors import EmberError, SettingsError
 from embermq.format.heartbeat_body import Heartbeat, encode_heartbeat
@@ -165,6 +166,10 @@ class AsyncClient:
         those that are there. No group is joined and no offset moves.
         """
         return self._reader.read(topic, start=_start_of(since), filter=filter, queues=queues, last=last, follow=follow)
+
+    def staging(self, job: str, *, timeout: float | None = None) -> Staging:
+        """Batches that consumers see whole or not at all, each once; for brokers of EmberMQ. See `Staging`."""
+        return Staging(self._connections, self._routes, job, timeout_s=self._limit(timeout))
 
     def _limit(self, timeout: float | None) -> float:
         return self._timeout_s if timeout is None else timeout

@@ -128,8 +128,9 @@ def choose_queue(message: Outgoing, queues: Sequence[BrokerQueue], turn: int) ->
             raise IllegalMessage(f"topic {message.topic!r} has no queue {message.queue} that can be written")
         return fitting[turn % len(fitting)]
     if message.sharding_key is not None:
-        # Sorted, so that a key keeps its queue whatever order the name server lists them in.
-        return sorted(queues)[(java_hash(message.sharding_key) & 0x7FFF_FFFF) % len(queues)]
+        # Sorted, so that a key keeps its queue whatever order the name server lists them in; and the one that
+        # RocketMQ's clients, with SelectMessageQueueByHash, give it.
+        return sorted(queues)[abs(java_hash(message.sharding_key)) % len(queues)]
     return queues[turn % len(queues)]
 
 

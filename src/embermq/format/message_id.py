@@ -76,6 +76,11 @@ class UniqueIds:
         return f"{self._prefix}{elapsed & 0xFFFF_FFFF:08X}{next(self._counter) & 0xFFFF:04X}"
 
 
+def month_ms(now_ms: int) -> int:
+    """The milliseconds since the month began, as unique ids have them."""
+    return max(0, now_ms - _month_of(now_ms)[0])
+
+
 def _month_of(now_ms: int) -> tuple[int, int]:
     """Begin and end of the month, in local time as RocketMQ's clients do."""
     local = time.localtime(now_ms // 1000)

@@ -101,6 +101,11 @@ class RequestCode(IntEnum):
     GET_BROKER_MEMBER_GROUP = 901
     BROKER_HEARTBEAT = 904
     NOTIFY_MIN_BROKER_ID_CHANGE = 905
+    # Ours: no client of RocketMQ sends these, and its brokers refuse them. docs/protocol.md describes them.
+    STAGE_MESSAGES = 30_001
+    PUBLISH_STAGED = 30_002
+    DISCARD_STAGED = 30_003
+    FIND_PUBLISHED = 30_004
 
 
 class ResponseCode(IntEnum):

@@ -16,6 +16,7 @@ _CODES: tuple[tuple[type[BaseException], ResponseCode], ...] = (
     (errors.TopicNotFound, ResponseCode.TOPIC_NOT_EXIST),
     (errors.GroupNotFound, ResponseCode.GROUP_NOT_EXIST),
     (errors.MessageNotFound, ResponseCode.QUERY_NOT_FOUND),
+    (errors.StagedMissing, ResponseCode.QUERY_NOT_FOUND),
     (errors.NotSubscribed, ResponseCode.SUBSCRIPTION_NOT_EXIST),
     (errors.NotOnline, ResponseCode.CONSUMER_NOT_ONLINE),
     (errors.NotPermitted, ResponseCode.NO_PERMISSION),

@@ -167,9 +167,6 @@ class Store:
         """Our address, as records have it."""
         return self._parts.commit_log.store_host
 
-    def log_file_size(self) -> int:
-        return self._parts.commit_log.chain.file_size
-
     def queue_table(self) -> QueueTable:
         """The numbers of queues that kernels use, too."""
         return self._parts.offsets.table
@@ -185,6 +182,10 @@ class Store:
             self._writer.dispatch()
         is_sync = self.settings.durability is Durability.SYNC
         return self._parts.flusher.flushed if is_sync else self._parts.commit_log.chain.end
+
+    def wait_for_disk(self, position: int) -> None:
+        """Return when the disk has the log up to `position`. Raises FlushTimeout or SyncFailed."""
+        self._parts.flusher.wait(position, self.settings.sync_timeout_ms)
 
     @property
     def failure(self) -> SyncFailed | None:

@@ -57,6 +57,7 @@ class Sample(NamedTuple):
 
 
 TOPIC = {"topic": "orders"}
+TOPICS = {"topics": "orders;bills"}
 GROUP = {"consumerGroup": "billing"}
 BOTH = {**TOPIC, **GROUP}
 TOPIC_AND_GROUP = {**TOPIC, "group": "billing"}
@@ -83,6 +84,10 @@ SAMPLES: dict[int, Sample] = {
     Code.SEND_REPLY_MESSAGE: Sample(("Topic:orders Pub",), TOPIC),
     Code.SEND_REPLY_MESSAGE_V2: Sample(("Topic:orders Pub",), SHORT),
     Code.END_TRANSACTION: Sample(("Topic:orders Pub",), TOPIC),
+    Code.STAGE_MESSAGES: Sample(("Topic:orders Pub",), SHORT),
+    Code.PUBLISH_STAGED: Sample(("Topic:orders Pub", "Topic:bills Pub"), TOPICS),
+    Code.DISCARD_STAGED: Sample(("Topic:orders Pub", "Topic:bills Pub"), TOPICS),
+    Code.FIND_PUBLISHED: Sample(("Topic:orders Pub", "Topic:bills Pub"), TOPICS),
     Code.PULL_MESSAGE: Sample(PULL, BOTH),
     Code.LITE_PULL_MESSAGE: Sample(PULL, BOTH),
     Code.CONSUMER_SEND_MSG_BACK: Sample(
