@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from embermq.errors import FlushTimeout
 from embermq.format.command import ONEWAY as ONEWAY_FLAG
 from embermq.format.command import Command, decode_command, encode_command, make_answer
 from embermq.format.frame import split_frames
-from embermq.kernels.answers import ALL_DONE, NOT_PLAIN, AnswerTexts, answer_rows, write_shares
+from embermq.kernels.answers import ALL_DONE, NOT_PLAIN, AnswerTexts, answer_rows
 from embermq.kernels.columns import RECORD_POSITION
 from embermq.kernels.compiling import Table
 from embermq.kernels.send_rows import (
@@ -28,6 +28,9 @@ from embermq.kernels.send_rows import (
     UNIQUE_SIZE,
     SendRows,
 )
+from embermq.kernels.shares import SHARE_END, SHARE_SENT, answer_turn
+from embermq.log.queue_table import QueueTable
+from embermq.log.table_append import DraftTable
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.message import Host
 from embermq.rpc.peer import Peer
@@ -36,67 +39,82 @@ from embermq.store.writer import Submitted
 ROOM: Final = 1024 * 1024  # bytes written by one call, which is many answers
 
 
+class StoredTurn(NamedTuple):
+    """The messages of a turn, where they came from and where they are now."""
+
+    rows: SendRows
+    table: DraftTable
+    records: Table
+    numbers: QueueTable
+
+
+class WrittenShares(NamedTuple):
+    """The answers of a turn: of how many peers they are written, and whether they are sent."""
+
+    shares: Table
+    written: int
+    is_sent: bool
+
+
 class FastAnswers:
     """Makes the answers that SendAnswers would make."""
 
     def __init__(self, answers: SendAnswers) -> None:
         self._answers = answers
+        self._region = answers.region
         self._texts: dict[tuple[str, Host], AnswerTexts] = {}
         self._out = np.zeros(ROOM, np.uint8)
         self._out_address = int(self._out.ctypes.data)
 
-    def stored(
-        self, shares: Sequence[tuple[Peer, int]], rows: SendRows, records: Table
-    ) -> list[tuple[Peer, int, bytes]]:
-        """For every peer how many requests it sent, and the frames that say where their messages are.
+    def write(
+        self, peers: FastPeers, shares: Sequence[tuple[FastPeer, int]], stored: StoredTurn, *, is_sending: bool
+    ) -> tuple[int, WrittenShares]:
+        """Tell rows where their messages are, write the answers that say so and, if all can be, send them at once.
 
-        Of each, the number of the row behind its last is given; `records` are those of all messages.
-        """
-        table, done = self._write(shares, rows, records)
-        answers: list[tuple[Peer, int, bytes]] = []
-        first = begin = 0
-        written = self._out[: int(table[done - 1, 1]) if done else 0].tobytes()
-        for number, (peer, end) in enumerate(shares):
-            if number < done:
-                after = int(table[number, 1])
-                answers.append((peer, end - first, written[begin:after]))
-                begin = after
-            else:
-                answers.append((peer, end - first, self._stored_of(peer, rows, first, end, records)))
-            first = end
-        return answers
-
-    def send(self, peers: FastPeers, shares: Sequence[tuple[Peer, int]], rows: SendRows, records: Table) -> bool:
-        """Write the same answers straight to the sockets; False, with nothing done, if that cannot be.
-
+        Of each peer, the number of the row behind its last is given. Returns how many rows were told, and the answers.
         What a socket does not take is given to its connection.
         """
-        table, done = self._write(shares, rows, records)
-        if done < len(shares):
-            return False
-        known = cast("list[FastPeer]", [peer for peer, _ in shares])
-        peers.send(known, table, self._out_address, ROOM)
+        if self._answers.region is not self._region:
+            self._region = self._answers.region
+            peers.tell_texts(self.texts_of)
+        rows, table, numbers = stored.rows, stored.table, stored.numbers
+        made = np.array([(end, peer.slot, is_sending and peer.is_free, 0, 0) for peer, end in shares], np.int64)
+        told, count, unsent = answer_turn(
+            rows.rows[: shares[-1][1]], table.drafts, stored.records, table.queues, numbers.address,
+            len(numbers.numbers), peers.table, made, rows.scratch_address, rows.scratch_size, self._out_address, ROOM,
+            is_sending,
+        )  # fmt: skip
+        is_sent = is_sending and count == len(shares)
+        if is_sent and unsent:
+            self._write_rest(shares, made)
+        return told, WrittenShares(made, count, is_sent)
+
+    def _write_rest(self, shares: Sequence[tuple[FastPeer, int]], made: Table) -> None:
         begin = 0
-        for peer, (sent, end) in zip(known, table.tolist(), strict=True):
+        for (peer, _), row in zip(shares, made.tolist(), strict=True):
+            sent, end = row[SHARE_SENT], row[SHARE_END]
             if begin + sent < end:
                 peer.write(self._out[begin + sent : end].tobytes())
             begin = end
-        return True
 
-    def _write(self, shares: Sequence[tuple[Peer, int]], rows: SendRows, records: Table) -> tuple[Table, int]:
-        """Write answers into `_out`: where each peer's end, and for how many peers that is so."""
-        table = np.array([(end, 0) for _, end in shares], np.int64)
-        texts = self._texts_of(shares[0][0])
-        for peer, _ in shares:
-            if self._texts_of(peer) is not texts:
-                return table, 0
-        done, _ = write_shares(
-            rows.rows_address, rows.capacity, table, int(records.ctypes.data), len(records),
-            rows.scratch_address, rows.scratch_size, texts.address, texts.size, self._out_address, ROOM,
-        )  # fmt: skip
-        return table, done
+    def frames(
+        self, shares: Sequence[tuple[FastPeer, int]], written: WrittenShares, rows: SendRows, records: Table
+    ) -> list[tuple[Peer, int, bytes]]:
+        """For every peer how many requests it sent, and the answers to them, right after `write`, which sent none."""
+        answers: list[tuple[Peer, int, bytes]] = []
+        first = begin = 0
+        for number, (peer, end) in enumerate(shares):
+            if number < written.written:
+                after = int(written.shares[number, SHARE_END])
+                frames = self._out[begin:after].tobytes()
+                begin = after
+            else:
+                frames = self._stored_of(peer, rows, first, end, records)
+            answers.append((peer, end - first, frames))
+            first = end
+        return answers
 
-    def _texts_of(self, peer: Peer) -> AnswerTexts:
+    def texts_of(self, peer: Peer) -> AnswerTexts:
         key = (self._answers.region, peer.local)  # how a peer reaches us is all that our address depends on
         texts = self._texts.get(key)
         if texts is None:
@@ -105,7 +123,7 @@ class FastAnswers:
 
     def _stored_of(self, peer: Peer, rows: SendRows, begin: int, end: int, records: Table) -> bytes:
         """The frames that say where the messages of rows [begin, end) are, all of them of one peer."""
-        texts = self._texts_of(peer)
+        texts = self.texts_of(peer)
         parts: list[bytes] = []
         while True:
             done, size, reason = answer_rows(rows, begin, end, records, texts, self._out_address, ROOM)

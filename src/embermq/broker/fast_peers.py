@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from embermq.broker.intake import born_of
 from embermq.files.memory import bytes_address
+from embermq.kernels.answers import AnswerTexts
 from embermq.kernels.compiling import Table
 from embermq.kernels.sockets import (
     HOST,
@@ -18,8 +19,9 @@ from embermq.kernels.sockets import (
     PART_SIZE,
     PEER_WIDTH,
     SOCKET,
+    TEXTS,
+    TEXTS_SIZE,
     receive_sends,
-    send_shares,
 )
 from embermq.rpc.peer import Peer
 
@@ -61,20 +63,27 @@ class FastPeers:
     """Gives every connection a row of numbers, and takes it back."""
 
     def __init__(self) -> None:
-        self._table: Table = np.zeros((64, PEER_WIDTH), np.int64)
+        self.table: Table = np.zeros((64, PEER_WIDTH), np.int64)
         self._free = list(range(64))
-        self._kept: dict[int, bytes] = {}  # hosts, by slot: they stay where they are
-        self.numbers = self._table.reshape(-1).data  # quicker than numpy to read one by one
+        self._kept: dict[int, tuple[FastPeer, bytes]] = {}  # by slot, with its host, which stays where it is
+        self.numbers = self.table.reshape(-1).data  # quicker than numpy to read one by one
 
-    def add(self, peer: FastPeer, descriptor: int) -> None:
+    def add(self, peer: FastPeer, descriptor: int, texts: AnswerTexts) -> None:
         if not self._free:
             self._grow()
         slot = self._free.pop()
         born = born_of(peer.peer)
-        self._kept[slot] = born.host
-        row = self._table[slot]
+        self._kept[slot] = peer, born.host
+        row = self.table[slot]
         row[SOCKET], row[HOST], row[HOST_SIZE], row[HOST_FLAG] = descriptor, born.address, len(born.host), born.flag
+        row[TEXTS], row[TEXTS_SIZE] = texts.address, texts.size
         peer.slot = slot
+
+    def tell_texts(self, texts_of: Callable[[FastPeer], AnswerTexts]) -> None:
+        """Have everybody answered with other texts. Whoever made them keeps them."""
+        for slot, (peer, _) in self._kept.items():
+            texts = texts_of(peer)
+            self.table[slot, [TEXTS, TEXTS_SIZE]] = texts.address, texts.size
 
     def remove(self, peer: FastPeer) -> None:
         if peer.slot >= 0:
@@ -91,15 +100,10 @@ class FastPeers:
             if peer.part:
                 numbers[at + PART] = bytes_address(peer.part)
         slots = np.array([peer.slot for peer in peers], np.int64)
-        return receive_sends(turn, self._table, slots, begin, most)
-
-    def send(self, peers: Sequence[FastPeer], shares: Table, out: int, out_size: int) -> None:
-        """Send every peer its share of what lies in `out`, as far as its socket takes it; see send_shares."""
-        slots = np.array([peer.slot if peer.is_free else -1 for peer in peers], np.int64)
-        send_shares(self._table, slots, shares, out, out_size)
+        return receive_sends(turn, self.table, slots, begin, most)
 
     def _grow(self) -> None:
-        count = len(self._table)
-        self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+        count = len(self.table)
+        self.table = np.concatenate([self.table, np.zeros_like(self.table)])
         self._free = list(range(count, 2 * count))
-        self.numbers = self._table.reshape(-1).data
+        self.numbers = self.table.reshape(-1).data

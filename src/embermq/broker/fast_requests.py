@@ -12,11 +12,12 @@ from embermq.broker.fast_peers import FastPeer
 from embermq.broker.fast_pulls import FastPulls, Puller
 from embermq.broker.fast_sends import FastSends
 
-Take = Callable[[Puller, int, int], int]
-
 
 class Requester(FastPeer, Puller, Protocol):
     """A connection whose socket can be read from and written to without it."""
+
+
+Take = Callable[[Requester, int, int], int]
 
 
 class FastRequests:
@@ -26,7 +27,7 @@ class FastRequests:
         self.sends = sends
         self.pulls = pulls
 
-    def take(self, peer: Puller, begin: int, end: int) -> int:
+    def take(self, peer: Requester, begin: int, end: int) -> int:
         """Take what can be taken; how many bytes that is."""
         first: Take = self.sends.take
         second: Take = self.pulls.take

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from embermq.broker.fast_answers import FastAnswers
+from embermq.broker.fast_answers import FastAnswers, StoredTurn
 from embermq.broker.fast_peers import FastPeer, FastPeers
 from embermq.broker.fast_topics import FastTopics
 from embermq.broker.handlers.send import SendHandlers
@@ -28,7 +28,6 @@ from embermq.errors import FlushTimeout
 from embermq.format.frame import FrameLimits
 from embermq.format.record import BLANK_SIZE
 from embermq.kernels.memory import address_of
-from embermq.kernels.placing import tell_places
 from embermq.kernels.send_rows import FIRST_DRAFT
 from embermq.kernels.sends import ENDED, ROWS_FULL, SCRATCH_FULL
 from embermq.kernels.sockets import BEGIN, GOT, PEER_WIDTH, ROWS_END, TAKEN, WHY
@@ -83,7 +82,7 @@ class Received(Protocol):
 class Share(NamedTuple):
     """A peer, and the number of the row behind its last; its first is behind the last of the peer before it."""
 
-    peer: Peer
+    peer: FastPeer
     end: int
 
 
@@ -131,7 +130,7 @@ class FastSends:
         handlers.before = self.put_turn
         statistics.more_puts = store.queue_table().take_counts
 
-    def take(self, peer: Peer, begin: int, end: int) -> int:
+    def take(self, peer: FastPeer, begin: int, end: int) -> int:
         """Take the plain SENDs at the beginning of what was received; how many bytes they take."""
         if not self._shares and not self._start_turn():
             return 0
@@ -155,7 +154,7 @@ class FastSends:
 
     def add(self, peer: FastPeer, descriptor: int) -> None:
         """Know a connection by its socket."""
-        self._peers.add(peer, descriptor)
+        self._peers.add(peer, descriptor, self._answers.texts_of(peer))
 
     def remove(self, peer: FastPeer) -> None:
         self._peers.remove(peer)
@@ -205,7 +204,7 @@ class FastSends:
         intake, topics, numbers = self._intake, self._topics, self._memory.numbers
         intake.refresh()
         topics.refresh()
-        self._suffix = intake.suffix.encode()
+        self._suffix = intake.suffix_bytes
         numbers[BODY_LIMIT] = min(intake.max_body, self._largest_body)
         numbers[PROPERTIES_LIMIT] = intake.max_properties - len(self._suffix)
         numbers[RECORD_EXTRA] = LARGEST_HEAD + len(self._suffix)
@@ -213,7 +212,7 @@ class FastSends:
         numbers[QUEUES], numbers[TOPIC_COUNT] = topics.queues_address, len(topics.queues)
         return len(topics.queues) > 0
 
-    def _expect(self, peer: Peer, end: int) -> None:
+    def _expect(self, peer: FastPeer, end: int) -> None:
         """Keep what this turn owes to `peer`: answers to the rows before `end`. The first to come has the turn put."""
         if not self._shares:
             self._handlers.put_turn()
@@ -263,17 +262,16 @@ class FastSends:
     def _answer(self, appended: TableAppended, table: DraftTable, began: float) -> None:
         count, shares = 0, self._shares
         if appended.pieces:
-            numbers, sends, records = self._store.queue_table(), self._memory.sends, appended.records
-            rows = sends.rows[: shares[-1].end]
-            count = tell_places(rows, table.drafts, records, table.queues, numbers.address, len(numbers.numbers))
-            whole = _until(shares, count)
-            if self._puts.is_sync or not self._answers.send(self._peers, whole, sends, records):
-                answers = self._answers.stored(whole, sends, records)
+            sends, records = self._memory.sends, appended.records
+            stored = StoredTurn(sends, table, records, self._store.queue_table())
+            count, written = self._answers.write(self._peers, shares, stored, is_sending=not self._puts.is_sync)
+            if written.is_sent:
+                self._count(began)
+            else:
+                answers = self._answers.frames(_until(shares, count), written, sends, records)
                 for peer, owed, _ in answers:
                     peer.owe(owed)
                 self._puts.await_disk(appended.pieces[-1].end, lambda error: self._finish(answers, error, began))
-            else:
-                self._count(began)
         if appended.error is not None:
             self._refuse(shares, count, appended.error)
 

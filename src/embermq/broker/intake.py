@@ -147,7 +147,8 @@ class Intake:
         """Work with these settings of the broker from now on."""
         self.settings = settings
         self._own = {MSG_REGION: settings.region, TRACE_ON: "true", CLUSTER: settings.cluster}
-        self.suffix = format_properties(self._own).decode()  # of the properties of plain messages
+        self.suffix_bytes = format_properties(self._own)  # of the properties of plain messages
+        self.suffix = self.suffix_bytes.decode()
         self.known = {}
 
     def refresh(self) -> None:

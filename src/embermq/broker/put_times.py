@@ -31,6 +31,10 @@ class PutTimes:
 
     def add(self, ms: int, *, puts: int = 1) -> None:
         """So many puts took so long."""
+        if ms == 0:  # nearly always
+            self._coarse[0] += puts
+            self._fine[0] += puts
+            return
         self._coarse[bisect_right(_COARSE, ms)] += puts
         self._fine[bisect_left(_FINE, ms)] += puts
         self.longest_ms = max(self.longest_ms, ms)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from embermq.format.command import ANSWER, LANGUAGES, VERSION
 from embermq.format.frame import BINARY_FORM, JSON_FORM
 from embermq.kernels.columns import RECORD_POSITION, RECORD_WIDTH
-from embermq.kernels.compiling import Table, inlined, kernel, part, variable
+from embermq.kernels.compiling import Table, inlined, kernel, part
 from embermq.kernels.digits import count_digits, write_digits
 from embermq.kernels.memory import address_of, copy, fits, get, load_u8, store_8, store_16, store_32
 from embermq.kernels.send_rows import (
@@ -283,33 +283,6 @@ def write_answers(
             _write_binary(at, row, records, unique, texts, size)
         at += _HEAD_SIZE + size
     return count, at - out, ALL_DONE
-
-
-@kernel("UniTuple(int64, 2)(int64, int64, int64[:, ::1], int64, int64, int64, int64, int64, int64, int64, int64)")
-def write_shares(
-    rows: int, row_count: int, shares: Table, records: int, record_count: int, scratch: int, scratch_size: int,
-    texts: int, texts_size: int, out: int, out_size: int,
-) -> tuple[int, int]:  # fmt: skip
-    """Write the answers of many peers, one after the other; how many peers are done, and why not all.
-
-    A share is the number of the row behind a peer's last, and gets where its answers end.
-    """
-    row, at = variable(0), variable(0)
-    if shares.shape[1] != 2:
-        return 0, NOT_PLAIN
-    for number in range(len(shares)):
-        end = shares[number, 0]
-        if not row <= end <= row_count:
-            return number, NOT_PLAIN
-        _, size, reason = write_answers(
-            rows + row * ROW_SIZE, end - row, records, record_count, scratch, scratch_size, texts, texts_size,
-            out + at, out_size - at,
-        )  # fmt: skip
-        if reason != ALL_DONE:
-            return number, reason
-        row, at = end, at + size
-        shares[number, 1] = at
-    return len(shares), ALL_DONE
 
 
 def answer_rows(

@@ -160,12 +160,12 @@ class IndexFile:
         self.mapped.write_numbers(SLOT, newest)
         self.write_header(IndexHeader(begin_time, store_time, begin_position, position, used_slots, number))
 
-    def make_ready(self, count: int) -> int:
-        """Get the disk space for `count` more entries, which the caller writes itself; where the file is in memory.
+    def make_ready(self, number: int) -> int:
+        """Get the disk space for entries below `number`, which the caller writes itself; where the file is in memory.
 
         0 if it can only be written otherwise.
         """
-        end = entry_at(self.slots, self.next_entry + count)
+        end = entry_at(self.slots, number)
         address = self.mapped.address(end)
         if address:
             self.mapped.touched(end)
@@ -175,7 +175,7 @@ class IndexFile:
         """The same for keys in a table, by a kernel."""
         from embermq.kernels.index_rows import put_index
 
-        address = self.make_ready(len(keys))
+        address = self.make_ready(self.next_entry + len(keys))
         if not address:  # the disk gave no space that can be mapped
             self.put([(key_hash, (position, store_time)) for key_hash, position, store_time in keys.tolist()])
             return

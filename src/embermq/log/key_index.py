@@ -120,9 +120,12 @@ class KeyIndex:
         It counts as changed from now on.
         """
         newest = self._files[-1] if self._files else None
-        if newest is None or not newest.entry_count or count > newest.room:
+        if newest is None:
             return None
-        address = newest.make_ready(count)
+        number = newest.next_entry
+        if number == FIRST_ENTRY or number + count > newest.entries:
+            return None
+        address = newest.make_ready(number + count)
         return (newest, address) if address else None
 
     def _put_table(self, keys: Table) -> None:

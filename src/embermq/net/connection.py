@@ -85,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_ending = False  # reads nothing more
         self._has_ended = False  # the peer sends nothing more
         self._is_blocked = False  # writing
+        self._may_wait = True  # what was given to the transport, or its end; only the transport knows when it is sent
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader: SocketReader | None = None  # who reads for us, if not the transport
@@ -170,7 +171,9 @@ class Connection(asyncio.BufferedProtocol):
     def is_free(self) -> bool:
         """Whether an answer may go straight to the socket: no other waits."""
         transport = self._transport
-        return transport is not None and not transport.is_closing() and transport.get_write_buffer_size() == 0
+        if self._may_wait and transport is not None:
+            self._may_wait = transport.is_closing() or transport.get_write_buffer_size() > 0
+        return not self._may_wait
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large:
@@ -257,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.is_closed = True
+        self.is_closed = self._may_wait = True
         if self._reader is not None:
             self._reader.remove(self)
             self._reader = None
@@ -286,6 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._open_transport()
         if transport is None:
             return
+        self._may_wait = True
         if len(parts) == 1 and isinstance(parts[0], bytes):
             transport.write(parts[0])
         else:
@@ -295,6 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         """Write whole frames, of `size` bytes, from `count` places in memory; see gathered_write."""
         transport = self._open_transport()
         if transport is not None:
+            self._may_wait = True
             write_places(transport, self.descriptor, places, count, size)
 
     def _open_transport(self) -> asyncio.Transport | None:
@@ -305,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_blocked and self._is_server and transport.get_write_buffer_size() > self._limits.write_limit:
             reason = f"it does not read its answers: more than {self._limits.write_limit} bytes wait"
             log.warning("connection closed peer=%s reason=%s", self.peer, reason)
-            transport.abort()
+            self.abort()
             return None
         return transport
 
@@ -352,11 +357,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Send what is buffered, then close."""
+        self._may_wait = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
+        self._may_wait = True
         if self._transport is not None:
             self._transport.abort()
 

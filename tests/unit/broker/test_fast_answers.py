@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from random import Random
+from typing import cast
 
+import numpy as np
 import pytest
 
 import embermq.broker.fast_answers as module
-from embermq.broker.fast_answers import FastAnswers
+from embermq.broker.fast_answers import FastAnswers, WrittenShares
+from embermq.broker.fast_peers import FastPeer
 from embermq.broker.send_answers import SendAnswers
 from embermq.errors import StoreUnwritable
 from embermq.format.command import ONEWAY, Command, decode_command
 from embermq.format.frame import BINARY_FORM, JSON_FORM, split_frames
+from embermq.kernels.shares import SHARE_WIDTH
 from embermq.model.message import Host
 from tests.unit.broker.peers import RecordingPeer
 from tests.unit.kernels.test_answers import Fact, by_broker, fill
@@ -44,8 +48,9 @@ def test_the_bytes_are_the_brokers_with_any_room(room: int, monkeypatch: pytest.
         facts = facts_of(random, random.randrange(1, 30))
         rows, records = fill(facts)
         ends = sorted({random.randrange(1, len(facts) + 1), len(facts)})
-        peers = [RecordingPeer() for _ in ends]
-        found = answers.stored(list(zip(peers, ends, strict=True)), rows, records)
+        peers = [cast("FastPeer", RecordingPeer()) for _ in ends]
+        none = WrittenShares(np.zeros((len(ends), SHARE_WIDTH), np.int64), written=0, is_sent=False)
+        found = answers.frames(list(zip(peers, ends, strict=True)), none, rows, records)
         begin = 0
         for peer, end, (to, count, frames) in zip(peers, ends, found, strict=True):
             assert (to, count) == (peer, end - begin)

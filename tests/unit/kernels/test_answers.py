@@ -19,6 +19,8 @@ from embermq.kernels.answers import ALL_DONE, NOT_PLAIN, OUTPUT_FULL, AnswerText
 from embermq.kernels.columns import RECORD_POSITION, RECORD_WIDTH
 from embermq.kernels.compiling import Table
 from embermq.kernels.send_rows import SendRows
+from embermq.kernels.shares import SHARE_END, write_shares
+from embermq.kernels.sockets import PEER_WIDTH, TEXTS, TEXTS_SIZE
 from embermq.model.message import Host
 from embermq.store.writer import Submitted
 from tests.unit.broker.peers import RecordingPeer
@@ -171,3 +173,41 @@ def test_rows_that_are_not_there_are_no_rows(begin: int, end: int) -> None:
     rows, records = fill([PLAIN])
     with pytest.raises(ValueError, match="there are 1"):
         answer_rows(rows, begin, end, records, AnswerTexts("r", b"00"), 0, 0)
+
+
+def shares_by_kernel(
+    facts: Sequence[Fact], shares: Table, texts: Sequence[AnswerTexts], room: int
+) -> tuple[int, bytes]:
+    """How many shares of the rows of `facts` are written, and the bytes of those."""
+    peers = np.zeros((len(texts), PEER_WIDTH), np.int64)
+    for peer, text in zip(peers, texts, strict=True):
+        peer[TEXTS], peer[TEXTS_SIZE] = text.address, text.size
+    out = np.zeros(max(room, 1), np.uint8)
+    rows, records = fill(facts)
+    done = write_shares(
+        rows.rows_address, len(facts), peers, shares, int(records.ctypes.data), len(records), rows.scratch_address,
+        rows.scratch_size, int(out.ctypes.data), room,
+    )  # fmt: skip
+    return done, out[: int(shares[done - 1, SHARE_END]) if done else 0].tobytes()
+
+
+@given(st.lists(_facts, min_size=1, max_size=8), st.data())
+def test_every_peer_gets_answers_with_its_own_texts(facts: list[Fact], data: st.DataObject) -> None:
+    texts = [AnswerTexts("r", encode_host(host).hex().upper().encode()) for host in HOSTS]
+    ends = sorted(data.draw(st.sets(st.integers(0, len(facts)), max_size=4)) | {len(facts)})
+    slots = data.draw(st.lists(st.sampled_from((0, 1)), min_size=len(ends), max_size=len(ends)))
+    pieces = [
+        by_broker(facts[begin:end], region="r", host=HOSTS[slot])
+        for begin, end, slot in zip([0, *ends], ends, slots, strict=False)
+    ]
+    shares = np.array([(end, slot, 0, -1, -1) for end, slot in zip(ends, slots, strict=True)], np.int64)
+    room = data.draw(st.integers(0, sum(map(len, pieces)) + 10))
+    done, written = shares_by_kernel(facts, shares, texts, room)
+    assert written == b"".join(pieces[:done])
+    assert done == len(pieces) or len(written) + len(pieces[done]) > room
+
+
+@pytest.mark.parametrize(("end", "slot"), [(2, 0), (-1, 0), (1, -1), (1, 1), (1, 2**62)])
+def test_a_share_that_cannot_be_is_not_written(end: int, slot: int) -> None:
+    shares = np.array([(end, slot, 0, -1, -1)], np.int64)
+    assert shares_by_kernel([PLAIN], shares, [AnswerTexts("r", b"00")], 4096) == (0, b"")

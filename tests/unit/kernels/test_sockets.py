@@ -11,8 +11,10 @@ import pytest
 
 from embermq.kernels import sockets as column
 from embermq.kernels import turn as known
+from embermq.kernels.compiling import Table
 from embermq.kernels.memory import address_of
-from embermq.kernels.sockets import PEER_WIDTH, SHARE_END, SHARE_SENT, receive_sends, send_shares
+from embermq.kernels.shares import SHARE_END, SHARE_SENT, send_shares
+from embermq.kernels.sockets import PEER_WIDTH, receive_sends
 from embermq.kernels.turn import TurnMemory
 
 SIZE = 1 << 16
@@ -88,10 +90,15 @@ def test_nothing_is_received_where_there_is_no_room_or_no_peer(scene: Scene) -> 
     assert scene.receive(3) == 0
 
 
+def shares_of(*facts: tuple[int, bool, int]) -> Table:
+    """Of each the slot, whether its socket is free, and where its answers end."""
+    return np.array([(0, slot, is_free, end, -1) for slot, is_free, end in facts], np.int64)
+
+
 def test_every_peer_gets_its_share(scene: Scene) -> None:
     out = b"oneTWOthreefour"
-    shares = np.array([(0, 3), (0, 6), (0, 11), (0, 15)], np.int64)
-    assert send_shares(scene.peers, np.array([1, -1, 3, 0], np.int64), shares, address_of(out), len(out)) == 4
+    shares = shares_of((1, True, 3), (2, False, 6), (3, True, 11), (0, True, 15))
+    assert send_shares(scene.peers, shares, address_of(out), len(out)) == 1
     assert shares[:, SHARE_SENT].tolist() == [3, 0, 5, 4]
     assert [scene.pairs[slot][1].recv(100) for slot in (1, 3, 0)] == [b"one", b"three", b"four"]
 
@@ -99,8 +106,8 @@ def test_every_peer_gets_its_share(scene: Scene) -> None:
 def test_what_a_socket_does_not_take_is_left(scene: Scene) -> None:
     out = bytes(1 << 24)
     scene.pairs[1][1].close()
-    shares = np.array([(0, len(out) - 1), (0, len(out))], np.int64)
-    assert send_shares(scene.peers, np.array([0, 1], np.int64), shares, address_of(out), len(out)) == 2
+    shares = shares_of((0, True, len(out) - 1), (1, True, len(out)))
+    assert send_shares(scene.peers, shares, address_of(out), len(out)) == 2
     sent = int(shares[0, SHARE_SENT])
     assert 0 < sent < len(out) - 1
     assert shares[1, SHARE_SENT] == 0, "nobody is there any more, and no signal ends us"
@@ -108,8 +115,13 @@ def test_what_a_socket_does_not_take_is_left(scene: Scene) -> None:
 
 @pytest.mark.parametrize("ends", [[5, 3], [-1, 3], [3, 100]])
 def test_shares_that_cannot_be_are_not_sent(scene: Scene, ends: list[int]) -> None:
-    shares = np.array([(0, end) for end in ends], np.int64)
-    assert send_shares(scene.peers, np.array([0, 0], np.int64), shares, address_of(b"x" * 10), 10) == ends.index(
-        next(end for number, end in enumerate(ends) if not (ends[number - 1] if number else 0) <= end <= 10)
-    )
+    shares = shares_of(*((0, True, end) for end in ends))
+    bad = next(number for number, end in enumerate(ends) if not (ends[number - 1] if number else 0) <= end <= 10)
+    assert send_shares(scene.peers, shares, address_of(b"x" * 10), 10) == len(ends) - bad
+    assert shares[bad:, SHARE_SENT].max() <= 0
     assert shares[:, SHARE_END].tolist() == ends
+
+
+@pytest.mark.parametrize("slot", [-1, 4, 2**62])
+def test_nothing_is_sent_to_a_peer_that_is_not_there(scene: Scene, slot: int) -> None:
+    assert send_shares(scene.peers, shares_of((slot, True, 3)), address_of(b"one"), 3) == 1
