@@ -15,7 +15,15 @@ from typing import Final
 from pyspark.daemon import manager
 
 WORKER: Final = "pyspark.worker"
-IMPORTED: Final = ("numpy", "pandas", "pyarrow", "pyarrow.compute", WORKER, "embermq_spark.source")
+IMPORTED: Final = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pyarrow.compute",
+    WORKER,
+    "embermq_spark.source",
+    "embermq_spark.sink",
+)
 
 
 def warm() -> None:

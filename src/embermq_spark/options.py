@@ -158,8 +158,7 @@ class WriteOptions(_Options):
     """Where to write and how, of batches and streams."""
 
     topic: str | None = option(None, parse_text)
-    writer_id: str | None = option(None, parse_text)
-    timeout: int = option(30_000, parse_duration)
+    timeout: int = option(120_000, parse_duration)
 
     @classmethod
     def doing(cls) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from embermq_spark.options import ReadOptions
+from embermq_spark.options import ReadOptions, WriteOptions
 from embermq_spark.schema import read_schema
+
+if TYPE_CHECKING:
+    from embermq_spark.sink import BatchSink, StreamSink
 
 
 class RocketMQSource(DataSource):
@@ -18,3 +23,13 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> StructType:
         return read_schema(ReadOptions.parse(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        from embermq_spark.sink import BatchSink
+
+        return BatchSink(schema, WriteOptions.parse(self.options), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        from embermq_spark.sink import StreamSink
+
+        return StreamSink(schema, WriteOptions.parse(self.options), overwrite=overwrite)

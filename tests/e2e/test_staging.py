@@ -14,8 +14,9 @@ from embermq.client.outgoing import prepare
 from embermq.client.staging import merge_plans
 from embermq.errors import IllegalMessage, MessageNotFound, NotPermitted
 from embermq.model.staged import Plan
-from tests.crash.served import ServerProcess, free_port
+from tests.crash.served import ServerProcess
 from tests.e2e.conftest import Served, serving
+from tests.free_ports import free_port
 
 TIMEOUT = 20.0
 

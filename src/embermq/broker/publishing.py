@@ -167,7 +167,8 @@ class Publisher:
         await self._wait_for_disk(end)
         done = replace(manifest, is_done=True)
         await asyncio.to_thread(self._manifests.save, done)
-        self.files.discard(manifest.job, [task.name for task in manifest.tasks])
+        # What else the job has staged is left over from tries that failed: it writes one batch at a time.
+        self.files.discard(manifest.job, self.files.find_tasks(manifest.job))
         log.info("staged batch published job=%s batch=%d from=%d", manifest.job, manifest.batch, index)
 
     async def _put_from(self, begin: int, manifest: Manifest, keys: BatchKeys) -> int:

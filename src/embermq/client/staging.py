@@ -82,8 +82,27 @@ class Staging:
             await self.discard(plan, names)
         return is_new
 
+    async def abort(self, batch: int, plan: Plan, topics: Iterable[str]) -> bool:
+        """Forget a batch, unless it is promised, which is False then: its answer may not have come through."""
+        names = sorted(set(topics))
+        # The first broker first: once it has nothing of the batch, it can promise nothing, and nobody asks the others.
+        first, *others = sorted(plan)
+        await self.discard({first: plan[first]}, names)
+        fields = {"batch": str(batch), "topics": ";".join(names)}
+        answer = await self._ask(first, names, RequestCode.FIND_PUBLISHED, fields)
+        is_forgotten = answer.fields.get("state") == "none"
+        if is_forgotten:
+            await self.discard({broker: plan[broker] for broker in others}, names)
+        return is_forgotten
+
+    async def discard_all(self, topics: Iterable[str]) -> None:
+        """Forget all that the job has staged for these topics. Nothing of it may be promised at some broker."""
+        names = sorted(set(topics))
+        for broker in sorted(await self._brokers(names)):
+            await self._ask(broker, names, RequestCode.DISCARD_STAGED, {"topics": ";".join(names)})
+
     async def discard(self, plan: Plan, topics: Iterable[str]) -> None:
-        """Have brokers forget what was staged. One that is away does so by itself, later."""
+        """Have brokers forget what was staged and never asked to be published."""
         names = sorted(set(topics))
         for broker in sorted(plan):
             await self._ask(broker, names, RequestCode.DISCARD_STAGED, {"topics": ";".join(names)}, encode_plan(plan))
@@ -159,12 +178,15 @@ class StagedWriter:
         self._turn = zlib.crc32(task.encode())  # so that workers do not all begin with the same queue
         self._waiting: dict[tuple[str, str], _Chunk] = {}  # by broker and topic
         self._waiting_size = 0
+        self._routes: dict[str, Route] = {}  # looked at again after every chunk
         self._staged: dict[str, StagedTask] = {}
         self.topics: set[str] = set()
 
     async def add(self, message: Outgoing) -> None:
         """Stage one message; its unique key is given by the broker."""
-        route = await self._staging.route(message.topic)
+        route = self._routes.get(message.topic)
+        if route is None:
+            route = self._routes[message.topic] = await self._staging.route(message.topic)
         target = choose_queue(message, route.write_queues, self._turn)
         self._turn += 1
         self.topics.add(message.topic)
@@ -205,6 +227,7 @@ class StagedWriter:
         await self._staging.stage(chunk.target, self._task, chunks, chunk.messages)
         if not chunks:
             self._staging.made(topic)
+        self._routes.pop(topic, None)
         self._staged[broker] = StagedTask(self._task, chunks + 1, messages + len(chunk.messages))
         del self._waiting[broker, topic]
         self._waiting_size -= chunk.size

@@ -129,6 +129,10 @@ class StagedFiles:
         found = self._find(self._path(job, task))
         return found.topics if found else set()
 
+    def find_tasks(self, job: str) -> list[str]:
+        """The tasks of a job that have staged something."""
+        return sorted(path.name.removesuffix(CHUNKS_SUFFIX) for path in (self.root / job).glob(f"*{CHUNKS_SUFFIX}"))
+
     def discard(self, job: str, tasks: Iterable[str]) -> None:
         """Forget what tasks staged; those that are gone already are passed over."""
         for task in tasks:

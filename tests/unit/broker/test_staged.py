@@ -12,7 +12,19 @@ from embermq.broker.settings import BrokerSettings
 from embermq.model.codes import ResponseCode
 from tests.builders import ManualClock
 from tests.unit.broker.brokers import Client, with_broker
-from tests.unit.broker.staging import FIND, JOB, PUBLISH, a_staged, discard, find, plan_of, publish, seen, stage
+from tests.unit.broker.staging import (
+    DISCARD,
+    FIND,
+    JOB,
+    PUBLISH,
+    a_staged,
+    discard,
+    find,
+    plan_of,
+    publish,
+    seen,
+    stage,
+)
 
 
 def test_a_batch_is_seen_when_it_is_published_and_not_before(tmp_path: Path) -> None:
@@ -159,6 +171,30 @@ def test_discarded_tasks_are_gone(tmp_path: Path) -> None:
         assert (await discard(client, "a", "never")).code == 0
         assert broker.publisher.files.bytes == 0
         assert (await publish(client, 0, [("a", 1, 1)])).code == ResponseCode.QUERY_NOT_FOUND
+
+    with_broker(tmp_path, work)
+
+
+def test_all_that_a_job_staged_can_be_discarded(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await stage(client, "a", 0, b"1")
+        await stage(client, "b", 0, b"2")
+        await stage(client, "b", 0, b"3", job="other")
+        assert (await client.ask(DISCARD, {"job": JOB, "topics": "orders"})).code == 0
+        assert [path.parent.name for path in tmp_path.glob("staged/*/*.chunks")] == ["other"]
+
+    with_broker(tmp_path, work)
+
+
+def test_what_failed_tries_left_over_goes_when_the_batch_is_published(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        for task in ("killed", "whole"):
+            await stage(client, task, 0, b"1")
+        await publish(client, 0, [("whole", 1, 1)])
+        assert seen(broker.store) == [b"1"]
+        assert broker.publisher.files.bytes == 0
 
     with_broker(tmp_path, work)
 

@@ -69,9 +69,13 @@ class StagedHandlers:
         return make_answer(request, ResponseCode.SUCCESS, fields, _same(published.manifest, batch))
 
     def discard(self, peer: Peer, request: Command) -> Command:
-        """Forget what tasks have staged."""
-        names = [task.name for task in _plan(request).get(self._broker_name, ())]
-        self._publisher.discard(_job(request), names, topics=_topics(request))
+        """Forget what tasks have staged; without a body, what all tasks of the job have."""
+        job = _job(request)
+        if request.data:
+            names = [task.name for task in _plan(request).get(self._broker_name, ())]
+        else:
+            names = self._publisher.files.find_tasks(job)
+        self._publisher.discard(job, names, topics=_topics(request))
         return make_answer(request, ResponseCode.SUCCESS)
 
     def find(self, peer: Peer, request: Command) -> Command:
