@@ -1,0 +1,35 @@
+"""docs/spark.md tells the truth: its snippets run, in the session of all tests, and it has every option and column."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.served import ember
+from tests.test_docs import SPARK_PAGE, run_page_with_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.e2e.conftest import Served
+
+__all__ = ["ember"]
+
+
+def test_every_snippet_of_the_page_runs(
+    spark: SparkSession, ember: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page_with_server(SPARK_PAGE, ember.namesrv)
+
+
+def test_every_option_and_column_of_writing_is_documented() -> None:
+    from embermq_spark.options import WriteOptions
+    from embermq_spark.sink_columns import KINDS
+
+    told = set(re.findall(r"`(\w+)`", SPARK_PAGE.read_text()))
+    assert {*WriteOptions.names(), *KINDS} <= told
