@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from embermq.kernels.alike_headers import OPAQUE_SPOT, forget_spots, note_spot
 from embermq.kernels.compiling import inlined, part, variable
 from embermq.kernels.memory import get, load_u8, put
 from embermq.kernels.scanning import (
@@ -33,7 +34,7 @@ from embermq.kernels.send_fields import (
     take_number,
 )
 from embermq.kernels.send_properties import NOT_PLAIN, read_hex4, simple_escape, unescape
-from embermq.kernels.send_rows import ONEWAY, OPAQUE, TOPIC_AT, TOPIC_SIZE
+from embermq.kernels.send_rows import BORN_TIME, ONEWAY, OPAQUE, QUEUE, TOPIC_AT, TOPIC_SIZE
 
 _COLON: Final = ord(":")
 _COMMA: Final = ord(",")
@@ -181,7 +182,7 @@ def _take_field(
 
 @inlined
 def _read_fields(
-    code: int, at: int, end: int, limit: int, scratch: int, out: int, out_end: int, row: int
+    code: int, header: int, at: int, end: int, limit: int, scratch: int, out: int, out_end: int, row: int
 ) -> tuple[int, int]:
     """Read the fields, an object whose first brace is behind us; the byte after it or a reason, and as above."""
     seen = variable(0)
@@ -196,9 +197,12 @@ def _read_fields(
         if seen & bit:
             return NOT_PLAIN, out
         seen |= bit
-        at, out = _take_field(field, at + 1, end, limit, scratch, out, out_end, row)
+        value = at + 1
+        at, out = _take_field(field, value, end, limit, scratch, out, out_end, row)
         if at < 0:
             return at, out
+        if field in (QUEUE, BORN_TIME, PROPERTIES_FIELD):
+            note_spot(row, field, header, value, at)
         at, is_last = _next_member(at + 1, end)
         if at < 0:
             return NOT_PLAIN, out
@@ -239,12 +243,14 @@ def _keep_member(member: int, value: int, row: int) -> bool:
 
 @inlined
 def _take_member(
-    member: int, code: int, at: int, end: int, limit: int, scratch: int, out: int, out_end: int, row: int
+    member: int, code: int, header: int, at: int, end: int, limit: int, scratch: int, out: int, out_end: int, row: int
 ) -> tuple[int, int, int]:
     """Keep the value of a member that begins at `at`: the code as it is known then, and as above."""
     if member & _NUMBERS:
         value, after = read_number(at, end)
         is_usual = after >= 0 and _keep_member(member, value, row)
+        if is_usual and member == _OPAQUE:
+            note_spot(row, OPAQUE_SPOT, header, at, after)
         return value if member == _CODE else code, after if is_usual else NOT_PLAIN, out
     if member != _FIELDS:
         return code, _skip_value(at, end, limit, member == _TEXTS), out
@@ -252,7 +258,7 @@ def _take_member(
         return code, NOT_PLAIN, out
     if code == 0:
         return code, _skip_fields(at + 1, end, limit), out
-    after, out = _read_fields(code, at + 1, end, limit, scratch, out, out_end, row)
+    after, out = _read_fields(code, header, at + 1, end, limit, scratch, out, out_end, row)
     return code, after, out
 
 
@@ -264,6 +270,7 @@ def _read_members(
 
     Unless the `code` is known, or found before the fields, they are passed over.
     """
+    forget_spots(row)
     at = skip_space(begin, end)
     if at >= end or load_u8(at) != _OPEN:
         return 0, NOT_PLAIN, out
@@ -279,7 +286,7 @@ def _read_members(
         if seen & member & ~_TEXTS:
             return 0, NOT_PLAIN, out
         seen |= member
-        code, at, out = _take_member(member, code, at, end, limit, scratch, out, out_end, row)
+        code, at, out = _take_member(member, code, begin, at, end, limit, scratch, out, out_end, row)
         if at < 0:
             return 0, at, out
         at, is_last = _next_member(at, end)

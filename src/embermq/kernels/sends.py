@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from embermq.format.frame import BINARY_FORM, DEFAULT_LIMITS, FRAME_HEAD, JSON_FORM, FrameLimits
+from embermq.kernels.alike_headers import read_alike
 from embermq.kernels.binary_headers import read_binary
 from embermq.kernels.compiling import inlined, kernel, variable
 from embermq.kernels.json_headers import read_json
@@ -94,6 +95,7 @@ def parse_sends(
     at, limit = source, source + size
     out, out_end = scratch, scratch + scratch_size
     count = variable(0)
+    model = model_begin = model_end = variable(0)  # the row of a JSON header that was read in full, and that header
     while True:
         reason = _check_head(at, limit - at, frame_limit, header_limit)
         if reason < 0 and count >= capacity:
@@ -104,17 +106,22 @@ def parse_sends(
         form, header = load_u8(at + 4), at + _HEAD_SIZE
         body = header + (load_i32(at + 4) & 0xFF_FFFF)
         after = at + _SIZE_SIZE + load_i32(at)
-        put(row, DRAFTS, 1)
-        if form == JSON_FORM:
-            is_plain, why, written = read_json(header, body, limit, scratch, out, out_end, row)
-        else:
-            is_plain, why, written = read_binary(header, body, limit, scratch, out, out_end, row)
-        if not is_plain:
-            return count, at - source, out - scratch, SCRATCH_FULL if why == _NO_ROOM else NOT_PLAIN
+        written = variable(-1)
+        if model != 0 and form == JSON_FORM:
+            written = read_alike(model, model_begin, model_end, header, body, limit, scratch, out, out_end, row)
+        if written < 0:
+            put(row, DRAFTS, 1)
+            if form == JSON_FORM:
+                is_plain, why, written = read_json(header, body, limit, scratch, out, out_end, row)
+                model, model_begin, model_end = row, header, body
+            else:
+                is_plain, why, written = read_binary(header, body, limit, scratch, out, out_end, row)
+            if not is_plain:
+                return count, at - source, out - scratch, SCRATCH_FULL if why == _NO_ROOM else NOT_PLAIN
+            put(row, TOPIC_AT, get(row, TOPIC_AT) - source)
         if after == body or after - body > body_limit or get(row, PROPERTIES_SIZE) > properties_limit:
             return count, at - source, out - scratch, NOT_PLAIN
         put(row, FORM, form)
-        put(row, TOPIC_AT, get(row, TOPIC_AT) - source)
         put(row, BODY_AT, body - source)
         put(row, BODY_SIZE, after - body)
         count += 1

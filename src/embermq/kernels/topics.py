@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from embermq.kernels.compiling import kernel
+from embermq.kernels.compiling import kernel, variable
 from embermq.kernels.memory import address_of, fits, get, is_same, load_u8, put
 from embermq.kernels.send_rows import ROW_SIZE, TOPIC, TOPIC_AT, TOPIC_SIZE
 
@@ -67,10 +67,13 @@ def find_topic(table: int, table_size: int, name: int, size: int) -> int:
 @kernel("int64(int64, int64, int64, int64, int64, int64)")
 def number_topics(rows: int, count: int, source: int, source_size: int, table: int, table_size: int) -> int:
     """Write the number of its topic into every row; how many rows there are before the first that has none."""
+    last_at, last_size, topic = variable(-1), variable(0), variable(UNKNOWN)
     for number in range(count):
         row = rows + number * ROW_SIZE
         at, size = get(row, TOPIC_AT), get(row, TOPIC_SIZE)
-        topic = find_topic(table, table_size, source + at, size) if fits(at, size, source_size) else UNKNOWN
+        if at != last_at or size != last_size:
+            topic = find_topic(table, table_size, source + at, size) if fits(at, size, source_size) else UNKNOWN
+            last_at, last_size = at, size
         if topic < 0:
             return number
         put(row, TOPIC, topic)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from embermq.store.groups import Groups
 from tests.builders import ManualClock, a_store
 from tests.unit.kernels.sent_frames import (
     CASES,
+    FULL_NAMES,
     PIECES,
     PlainCode,
     Reader,
@@ -118,6 +120,44 @@ def test_every_piece_at_every_place_of_a_json_header(plain_code: PlainCode) -> N
     header = data[8 : 8 + int.from_bytes(data[5:8])]
     frames = (json_frame(header[:at] + piece + header[at:]) for at in range(len(header) + 1) for piece in PIECES)
     assert sum(check(frame, plain_code) for frame in frames) > 1_000
+
+
+def test_every_piece_at_and_over_every_place_of_a_header_that_is_like_the_one_before(plain_code: PlainCode) -> None:
+    before = encode_command(send())
+    header = before[8 : 8 + int.from_bytes(before[5:8])]
+    taken = 0
+    for at in range(len(header) + 1):
+        for piece in PIECES:
+            taken += check(before + json_frame(header[:at] + piece + header[at:]), plain_code)
+            taken += check(before + json_frame(header[:at] + piece + header[at + len(piece) :]), plain_code)
+    assert taken > 2_000 + 2 * len(header) * len(PIECES)
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_headers_that_are_alike_are_read_the_same(cases: int, plain_code: PlainCode) -> None:
+    random, taken = Random(cases), 0
+    for _ in range(cases // 10):
+        kind = random.choice(golden_sends())
+        frames = [another_like(kind, random) for _ in range(10)]
+        if random.random() < 0.3:
+            frames[random.randrange(10)] = Spoiler(random.randrange(2**32)).frame()
+        taken += check(b"".join(frames), plain_code)
+    assert taken > cases // 4, "too few of them came through to compare much"
+
+
+def another_like(command: Command, random: Random) -> bytes:
+    """A SEND of the same kind, with other values where those of one client differ."""
+    names = FULL_NAMES if command.code == 10 else dict(zip(FULL_NAMES, FULL_NAMES, strict=True))
+    unique = random.randbytes(random.randrange(1, 20)).hex()
+    properties = random.choice(("", "TAGS\x01é\x02")) + f"UNIQ_KEY\x01{unique}\x02WAIT\x01true\x02"
+    values = {
+        names["e"]: str(random.randrange(-1, 2 ** random.randrange(1, 34))),
+        names["g"]: str(random.randrange(2 ** random.randrange(1, 66))),
+        names["i"]: random.choice((properties, properties, "TIMER_" + properties, properties[:-1])),
+    }
+    opaque = random.randrange(-(2**31), 2**31)
+    body = random.randbytes(random.randrange(1, 30))
+    return encode_command(Command(command.code, {**command.fields, **values}, body, opaque, form=JSON_FORM))
 
 
 def test_every_piece_over_every_place_of_a_binary_header(plain_code: PlainCode) -> None:
