@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.conftest import Served, serving
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -88,3 +90,10 @@ def spark(spark_environment: None, connect_port: int) -> Iterator[SparkSession]:
 def connect_address(spark: SparkSession, connect_port: int) -> str:
     """Where the run's Spark serves Spark Connect."""
     return f"sc://127.0.0.1:{connect_port}"
+
+
+@pytest.fixture(scope="session")
+def ember(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One `ember serve` for all tests; each uses topics of its own."""
+    with serving(tmp_path_factory.mktemp("ember")) as served:
+        yield served

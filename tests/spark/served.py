@@ -1,22 +1,12 @@
-"""A real `ember serve` for the tests of the sink, and what its consumers see."""
+"""What consumers of the server of the Spark tests see."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-
-import pytest
 
 from embermq import Client
 from embermq.model.message import StoredMessage
-from tests.e2e.conftest import Served, serving
-
-
-@pytest.fixture(scope="session")
-def ember(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server for all tests; each uses topics of its own."""
-    with serving(tmp_path_factory.mktemp("ember")) as served:
-        yield served
+from tests.e2e.conftest import Served
 
 
 def read(served: Served, topic: str) -> list[StoredMessage]:

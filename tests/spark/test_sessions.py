@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.e2e.conftest import Served
+from tests.spark.served import bodies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +23,8 @@ try:
 except Exception as error:
     print(error)
 embermq_spark.register(spark)
+written = spark.range(3).selectExpr("cast(id as string) as body").write.format("rocketmq").option("topic", "connected")
+written.option("namesrv", sys.argv[2]).mode("append").save()
 print(spark.conf.get("spark.sql.python.filterPushdown.enabled"), spark.range(3).count())
 """
 
@@ -59,13 +65,14 @@ def test_a_temporary_view_takes_the_same_options(spark: SparkSession) -> None:
         spark.sql("CREATE TEMPORARY VIEW broken USING rocketmq OPTIONS (pth 'x')")
 
 
-def test_spark_connect_finds_the_format_too(connect_address: str) -> None:
+def test_spark_connect_finds_the_format_and_writes_too(connect_address: str, ember: Served) -> None:
     """In a process of its own: a client of Spark Connect has no JVM."""
-    command = [sys.executable, "-W", "ignore", "-c", CONNECTED, connect_address]
+    command = [sys.executable, "-W", "ignore", "-c", CONNECTED, connect_address, ember.namesrv]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert "no option 'colums' when reading; did you mean columns?" in done.stdout
     assert done.stdout.endswith("true 3\n")
+    assert bodies(ember, "connected") == Counter([b"0", b"1", b"2"])
 
 
 def test_a_session_has_a_master_or_a_remote_address() -> None:

@@ -12,12 +12,10 @@ import pytest
 from embermq import Client
 from embermq.model.hashing import java_hash
 from tests.e2e.conftest import Served
-from tests.spark.served import bodies, ember, read
+from tests.spark.served import bodies, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["ember"]
 
 
 def write(df: DataFrame, served: Served, **options: str) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.served import ember
 from tests.test_docs import SPARK_PAGE, run_page_with_server
 
 if TYPE_CHECKING:
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.e2e.conftest import Served
-
-__all__ = ["ember"]
 
 
 def test_every_snippet_of_the_page_runs(

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.conftest import Served
-from tests.spark.served import bodies, ember
+from tests.spark.served import bodies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["ember"]
 
 ROWS = 100  # of a batch
 BATCHES = 4

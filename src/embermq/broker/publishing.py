@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -197,9 +197,15 @@ class Publisher:
                 log.warning("staged messages wait reason=%s", error)
                 await asyncio.sleep(RETRY_S)
             else:
-                for draft, size in zip(drafts, submitted.sizes, strict=True):
-                    self._statistics.count_put(draft[0].decode(), draft[1], 1, size)
+                self._count(drafts, submitted.sizes)
                 return submitted.end
+
+    def _count(self, drafts: list[DraftFields], sizes: Sequence[int]) -> None:
+        put: dict[tuple[bytes, int], list[int]] = {}
+        for draft, size in zip(drafts, sizes, strict=True):
+            put.setdefault(draft[:2], []).append(size)
+        for (topic, queue), each in put.items():
+            self._statistics.count_put(topic.decode(), queue, len(each), sum(each))
 
     async def _wait_for_disk(self, end: int) -> None:
         while True:
