@@ -23,6 +23,23 @@ DRAFT_WIDTH: Final = 13
 ) = range(13)  # fmt: skip
 RECORD_WIDTH: Final = 13
 
+# A record as columns: this table has a row for each of them, so that a column lies in one piece. `_AT` counts bytes
+# from the beginning of the log memory. A host is its first 8 bytes; where it has 20, they are found at the record.
+(
+    ROW_AT, ROW_SIZE, ROW_TOPIC, ROW_QUEUE, ROW_OFFSET, ROW_SYS_FLAG, ROW_STORE_TIME, ROW_BODY_AT, ROW_BODY_SIZE,
+    ROW_PROPERTIES_AT, ROW_PROPERTIES_SIZE, ROW_PREPARED_POSITION, ROW_FLAG, ROW_BODY_CRC, ROW_BORN_TIME,
+    ROW_BORN_HOST, ROW_STORE_HOST, ROW_RECONSUME_TIMES,
+) = range(18)  # fmt: skip
+ROW_WIDTH: Final = 18
+
+# Properties taken apart, in a table of the same kind: names and values in the order they stand in.
+PAIR_NAME_AT, PAIR_NAME_SIZE, PAIR_VALUE_AT, PAIR_VALUE_SIZE = range(4)
+PAIR_WIDTH: Final = 4
+
+# The values of three properties of a record; a size of -1 means that it has none.
+VALUE_TAGS_AT, VALUE_TAGS_SIZE, VALUE_KEYS_AT, VALUE_KEYS_SIZE, VALUE_UNIQUE_AT, VALUE_UNIQUE_SIZE = range(6)
+VALUE_WIDTH: Final = 6
+
 # A run: entries of one queue, from an offset on without a gap. Its entries are [begin, begin + count) of all.
 RUN_TOPIC_AT, RUN_TOPIC_SIZE, RUN_QUEUE, RUN_OFFSET, RUN_BEGIN, RUN_COUNT = range(6)
 RUN_WIDTH: Final = 6
@@ -56,3 +73,4 @@ NO_MAGIC: Final = 10  # bytes that are neither a record nor the end of a file
 MISPLACED: Final = 11  # a record that says it lies elsewhere
 UNEVEN: Final = 12  # a record whose parts do not add up to its size
 CHANGED: Final = 13  # a record whose body does not match its checksum
+NEW_TOPIC: Final = 14  # a record of a topic that is in no table yet

@@ -20,6 +20,7 @@ from numba import njit
 Function = TypeVar("Function", bound=Callable[..., object])
 Table = npt.NDArray[np.int64]  # rows of 64-bit numbers, each row in one piece
 Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int32]  # as Arrow keeps them
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:

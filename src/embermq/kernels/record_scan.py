@@ -50,10 +50,10 @@ _BORN_V6: Final = SysFlag.BORN_HOST_V6
 _STORE_V6: Final = SysFlag.STORE_HOST_V6
 _FRAME_SIZE: Final = FRAME.size
 _HEAD_SIZE: Final = HEADS[0].size  # with two hosts of 8 bytes
-_LONGER: Final = HOST_V6_SIZE - HOST_V4_SIZE  # bytes that a host of IPv6 has more
+LONGER: Final = HOST_V6_SIZE - HOST_V4_SIZE  # bytes that a host of IPv6 has more
 _MAX_V2_TOPIC_SIZE: Final = 0x7FFF
-_CRC_MASK: Final = 0x7FFF_FFFF
-_LAST: Final = 2**63 - 1
+CRC_MASK: Final = 0x7FFF_FFFF
+LAST_POSITION: Final = 2**63 - 1
 
 
 @part
@@ -70,7 +70,7 @@ def _end_reason(address: int, left: int) -> int:
 
 
 @part
-def _scan_tail(address: int, tail_size: int, is_v1: bool, record: int) -> int:
+def _scan_tail(address: int, tail_size: int, is_v1: bool, check_topic: bool, record: int) -> int:
     """Take topic and properties from the `tail_size` bytes behind a body: their places count from there."""
     width = 1 if is_v1 else 2
     if tail_size < width:
@@ -86,7 +86,7 @@ def _scan_tail(address: int, tail_size: int, is_v1: bool, record: int) -> int:
         or topic_size > (MAX_V1_TOPIC_SIZE if is_v1 else _MAX_V2_TOPIC_SIZE)
     ):
         return UNEVEN
-    if hash_text(address + width, topic_size, 0) < 0:
+    if check_topic and hash_text(address + width, topic_size, 0) < 0:
         return NOT_TEXT
     put(record, RECORD_TOPIC_AT, width)
     put(record, RECORD_TOPIC_SIZE, topic_size)
@@ -96,16 +96,19 @@ def _scan_tail(address: int, tail_size: int, is_v1: bool, record: int) -> int:
 
 
 @part
-def _scan_one(data: int, size: int, at: int, position: int, check_body: bool, record: int) -> int:
-    """Take the record at byte `at`; the checks come in the order of format.record.scan_record."""
+def scan_one(data: int, size: int, at: int, position: int, check_topic: bool, check_body: bool, record: int) -> int:
+    """Take the record at byte `at`; the checks come in the order of format.record.scan_record.
+
+    Without `check_topic`, the caller sees to it that the topic is text.
+    """
     address, left = data + at, size - at
     if left < _HEAD_SIZE:
         return _end_reason(address, left)
     record_size, magic, sys_flag = load_u32(address), load_u32(address + 4), load_i32(address + 36)
     if magic not in (MAGIC_V1, MAGIC_V2):
         return _end_reason(address, left)
-    store_time_at = 56 + (_LONGER if sys_flag & _BORN_V6 else 0)
-    retries_at = store_time_at + 16 + (_LONGER if sys_flag & _STORE_V6 else 0)
+    store_time_at = 56 + (LONGER if sys_flag & _BORN_V6 else 0)
+    retries_at = store_time_at + 16 + (LONGER if sys_flag & _STORE_V6 else 0)
     head_size = retries_at + 16
     if left < head_size:
         return CUT_OFF
@@ -115,10 +118,10 @@ def _scan_one(data: int, size: int, at: int, position: int, check_body: bool, re
     if record_size > left or body_size < 0:
         return CUT_OFF
     tail_at = head_size + body_size
-    reason = _scan_tail(address + tail_at, record_size - tail_at, magic == MAGIC_V1, record)
+    reason = _scan_tail(address + tail_at, record_size - tail_at, magic == MAGIC_V1, check_topic, record)
     if reason != DONE:
         return reason
-    if check_body and crc32(address + head_size, body_size) & _CRC_MASK != load_i32(address + 8):
+    if check_body and crc32(address + head_size, body_size) & CRC_MASK != load_i32(address + 8):
         return CHANGED
     put(record, RECORD_POSITION, position)
     put(record, RECORD_SIZE, record_size)
@@ -141,12 +144,12 @@ def scan_records(data: int, size: int, position: int, check_body: bool, records:
     Returns how many were found, where the last of them ends, and why it went no further: FULL if `records` is,
     ENDED where the records of a file end, else what is wrong with the bytes there.
     """
-    if records.shape[1] != RECORD_WIDTH or size < 0 or not 0 <= position <= _LAST - size:
+    if records.shape[1] != RECORD_WIDTH or size < 0 or not 0 <= position <= LAST_POSITION - size:
         return 0, 0, MISUSED
     at = 0
     for number in range(records.shape[0]):
         record = row_at(records, number)
-        reason = _scan_one(data, size, at, position + at, check_body, record)
+        reason = scan_one(data, size, at, position + at, True, check_body, record)
         if reason != DONE:
             return number, at, reason
         at += get(record, RECORD_SIZE)

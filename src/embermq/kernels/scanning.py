@@ -67,6 +67,15 @@ def _word_marks(_: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+def _separators(_: Any, address: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        data = _load(builder, arguments[0])
+        name_ends = builder.icmp_unsigned("==", data, _splat(1))
+        return _to_mask(builder, builder.or_(name_ends, builder.icmp_unsigned("==", data, _splat(2))))
+
+    return types.int64(types.int64), generate
+
+
 def _first_bit(_: Any, mask: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(1))
@@ -80,6 +89,7 @@ _Look = Callable[[int], int]
 text_stops = cast("_Look", intrinsic(_text_stops))
 high_bytes = cast("_Look", intrinsic(_high_bytes))  # which of them are not ASCII
 word_marks = cast("_Look", intrinsic(_word_marks))  # which of them are `_` or `Y`
+separators = cast("_Look", intrinsic(_separators))  # which of them are 0x01 or 0x02, which part properties
 first_bit = cast("_Look", intrinsic(_first_bit))  # the number of the lowest bit that is set; one must be
 
 

@@ -78,6 +78,11 @@ class KeyIndex:
         return sum(file.entry_count for file in self._files)
 
     @property
+    def begin_position(self) -> int:
+        """Where the first record begins that the index knows of; 0 if it knows none."""
+        return self._files[0].header.begin_position if self._files else 0
+
+    @property
     def end_position(self) -> int:
         """Where the newest record begins that the index knows of; -1 if it knows none."""
         for file in reversed(self._files):

@@ -3,7 +3,7 @@
 | the store                     | is read up to                                                             |
 |-------------------------------|---------------------------------------------------------------------------|
 | was closed                    | the end of its whole records                                              |
-| is open in EmberMQ            | the position that its owner publishes in the checkpoint page              |
+| is open in EmberMQ            | the position that its owner publishes in the file `abort`                 |
 | is open in RocketMQ           | the last record that a queue knows: queues are filled after confirmation  |
 | crashed, or is a copy of one  | the end of its whole records: what its owner finds when it opens it again |
   that was open
@@ -18,21 +18,29 @@ from pathlib import Path
 
 from embermq.errors import CorruptRecord
 from embermq.files.lock import is_locked
+from embermq.format.running_mark import MARK_SIZE, find_dispatched
 from embermq.scan.file_system import LocalFiles
 from embermq.scan.file_walk import FileWalk
-from embermq.scan.queue_entries import Tail
+from embermq.scan.queue_entries import QueueEntries, Tail
 from embermq.scan.splits import LogFile
-from embermq.scan.store_files import StoreFiles
+from embermq.scan.store_files import ABORT_FILE, StoreFiles
 
 
-def find_end(store: StoreFiles, files: Sequence[LogFile], tails: Iterable[Tail]) -> int:
-    """The position behind the last record that may be read."""
+def find_end(store: StoreFiles, files: Sequence[LogFile], queues: Iterable[QueueEntries]) -> int:
+    """The position behind the last record that may be read. `queues` are not looked at unless they are needed."""
     if not files:
         return 0
-    known = max((tail.end for tail in tails if files[0].start <= tail.position < files[-1].end), default=files[0].start)
-    if is_open(store):
-        return known
-    return walk(store, files, min(known, files[-1].end))
+    has_owner = is_open(store)
+    published = _find_published(store) if has_owner else None
+    if published is not None:
+        return min(published, files[-1].end)
+    tails = []
+    for queue in queues:
+        tail = queue.find_tail()
+        tails += [tail] if tail is not None else []
+        queue.close()
+    known = _find_known(store, files, tails)
+    return known if has_owner else _walk(store, files, known)
 
 
 def is_open(store: StoreFiles) -> bool:
@@ -40,7 +48,36 @@ def is_open(store: StoreFiles) -> bool:
     return isinstance(store.system, LocalFiles) and is_locked(Path(store.system.root))
 
 
-def walk(store: StoreFiles, files: Sequence[LogFile], begin: int) -> int:
+def _find_published(store: StoreFiles) -> int | None:
+    """What the owner of an open store says, if it is EmberMQ."""
+    try:
+        return find_dispatched(store.read(ABORT_FILE, 0, MARK_SIZE + 1))
+    except OSError:
+        return None
+
+
+def _find_known(store: StoreFiles, files: Sequence[LogFile], tails: Sequence[Tail]) -> int:
+    """The end of the last record that a queue knows and the log has.
+
+    An entry that is just being written, or one of a copy whose log is older than its queues, leads to no record.
+    """
+    for tail in sorted(tails, key=lambda tail: tail.end, reverse=True):
+        file = next((file for file in files if file.start <= tail.position and tail.end <= file.end), None)
+        if file is not None and _is_record(store, file, tail):
+            return tail.end
+    return files[0].start
+
+
+def _is_record(store: StoreFiles, file: LogFile, tail: Tail) -> bool:
+    with FileWalk(store, file, tail.position, tail.end, read_size=tail.size) as walk:
+        try:
+            record = walk.next(check_body=True)
+        except CorruptRecord:
+            return False
+        return record is not None and len(record) == tail.size
+
+
+def _walk(store: StoreFiles, files: Sequence[LogFile], begin: int) -> int:
     """The end of the whole records from `begin` on, where a record begins; each is checked."""
     position = begin
     for file in files:

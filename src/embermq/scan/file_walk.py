@@ -28,9 +28,9 @@ class FileWalk:
     file end there for good.
     """
 
-    def __init__(self, store: StoreFiles, file: LogFile, begin: int, end: int) -> None:
+    def __init__(self, store: StoreFiles, file: LogFile, begin: int, end: int, *, read_size: int | None = None) -> None:
         self._file_end = file.end
-        self._window = Window(store.system, file, begin, min(end, file.end))
+        self._window = Window(store.system, file, begin, min(end, file.end), read_size=read_size)
         self._at = 0
         self.is_closed = False
 
@@ -38,12 +38,21 @@ class FileWalk:
     def position(self) -> int:
         return self._window.position + self._at
 
+    @property
+    def rest(self) -> memoryview:
+        """The bytes from `position` on that are in memory; good until the walk goes on."""
+        return self._window.data[self._at :]
+
+    def pass_over(self, size: int) -> None:
+        """Go on behind `size` bytes of the rest."""
+        self._at += size
+
     def next(self, *, check_body: bool) -> memoryview | None:
         """The bytes of the record at `position`, good until the next call; None if the records end there.
 
         Raises CorruptRecord. The walk goes on behind the record.
         """
-        self._fill()
+        self.fill()
         data, at = self._window.data, self._at
         found = scan_record(data, at, self.position, check_body=check_body)
         if found is None:
@@ -53,9 +62,12 @@ class FileWalk:
         return data[at : at + found.size]
 
     def find_next(self) -> bool:
-        """Go to the first whole record at `position` or behind it; False, at the end, if there is none."""
+        """Go to the first whole record at `position` or behind it; False, at the end, if there is none.
+
+        A record says its own position, so what looks like one inside of a body is none.
+        """
         while True:
-            self._fill()
+            self.fill()
             at = bytes(self._window.data[self._at :]).find(_MAGIC_BEGIN, _MAGIC_AT)
             if at < 0:
                 kept = min(self._window.size - self._at, _MAGIC_AT + len(_MAGIC_BEGIN) - 1)
@@ -66,16 +78,12 @@ class FileWalk:
                 continue
             self._at += at - _MAGIC_AT
             try:
-                self._fill()
+                self.fill()
                 if scan_record(self._window.data, self._at, self.position, check_body=True) is not None:
                     return True
             except CorruptRecord:
                 pass
             self._at += 1
-
-    def skip(self) -> None:
-        """Go one byte on, to look for the next record behind a damaged one."""
-        self._at += 1
 
     def close(self) -> None:
         self._window.close()
@@ -86,17 +94,19 @@ class FileWalk:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _fill(self) -> None:
-        """Have the whole record at `position` in the window, if there is one."""
+    def fill(self) -> bool:
+        """Have the whole record at `position` in memory, if there is one; whether more was read for it."""
+        has_moved = False
         while True:
             data, left = self._window.data, self._window.size - self._at
             if left >= _OWN_END:
                 size, magic = FRAME.unpack_from(data, self._at)
                 own = int.from_bytes(data[self._at + _OWN_AT : self._at + _OWN_END], "big")
                 if size <= left or magic not in _MAGICS or own != self.position:
-                    return
+                    return has_moved
             if not self._move():
-                return
+                return has_moved
+            has_moved = True
 
     def _move(self) -> bool:
         moved = self._window.move(self._at)

@@ -1,4 +1,14 @@
-"""Cuts a read into splits.
+"""Cuts a read into splits, and chooses how they are read.
+
+| what is wanted                                   | is read                                                       |
+|--------------------------------------------------|---------------------------------------------------------------|
+| messages with given keys, and the index is there | through the index; what that does not cover, from the log     |
+| given offsets, or a light queue                  | through the queues                                            |
+| topics that are a small share of the log         | through the queues: below LOCAL_SHARE, or below REMOTE_SHARE  |
+|                                                  | where bytes are dear                                          |
+| anything else                                    | from the log, in stretches; a topic is tested while scanning  |
+
+Files are left out by time, where times are given.
 
 Only loaded where pyarrow is.
 """
@@ -6,28 +16,21 @@ Only loaded where pyarrow is.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from contextlib import closing
+from typing import Final
 
-from embermq.errors import DataLoss, TopicNotFound
-from embermq.scan.end_of_log import find_end
-from embermq.scan.queue_entries import QueueEntries
-from embermq.scan.splits import LogFile, LogSplit, QueuePart, QueueSplit, Split, StorePlace
-from embermq.scan.store_files import StoreFiles
+from embermq.errors import TopicNotFound
+from embermq.model.topic import is_light_queue
+from embermq.scan.index_plan import plan_index
+from embermq.scan.log_plan import choose_size, find_timely, plan_stretch
+from embermq.scan.queue_plan import Chosen, choose_ranges, choose_topics, estimate_bytes, plan_queues
+from embermq.scan.splits import Split, StorePlace
+from embermq.scan.survey import QueueState, Survey
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import Wanted
 
-SMALLEST_SPLIT: Final = 64 << 20
-LARGEST_SPLIT: Final = 512 << 20
-
-
-class QueueState(NamedTuple):
-    """A queue of the store: its messages are [begin, end)."""
-
-    topic: str
-    queue: int
-    begin: int
-    end: int
+LOCAL_SHARE: Final = 0.05  # of the log's bytes, below which going through queues is faster
+REMOTE_SHARE: Final = 0.3
 
 
 def plan(
@@ -40,85 +43,53 @@ def plan(
 ) -> list[Split]:
     """The splits that together hold all wanted messages of a store, each once; none if it has none.
 
+    A split is about `split_size` bytes of the log; there are at least `min_partitions` if there is enough to read.
     Raises StoreError for files that are not as they should be, TopicNotFound for a topic that was named and is not
     there, and DataLoss for offsets that were named and are not.
     """
     place = path if isinstance(path, StorePlace) else StorePlace(str(path))
-    store = StoreFiles(place)
-    files = store.find_log()
-    queues = [QueueEntries(store, queue) for queue in store.find_queues()]
-    end = find_end(store, files, (tail for queue in queues if (tail := queue.find_tail())))
-    states = [_state_of(entries, files, end) for entries in queues]
-    _check_topics(wanted, states)
-    if wanted.ranges is not None and queues:
-        return _plan_queues(place, files, end, wanted, states, min_partitions, tally or Tally())
-    return _plan_log(place, files, end, split_size, min_partitions)
+    with closing(Survey(place)) as survey:
+        _check_topics(survey, wanted)
+        found = plan_index(survey, wanted, split_size)
+        if found is not None:
+            return found
+        begin, end = find_timely(survey, wanted)
+        chosen = _choose_queues(survey, wanted, end - begin, tally or Tally())
+        if chosen is None:
+            return plan_stretch(survey, begin, end, choose_size(end - begin, split_size, min_partitions))
+        total = estimate_bytes(chosen)
+        return plan_queues(survey, chosen, -(-total // choose_size(total, split_size, min_partitions)))
 
 
 def list_queues(path: str | StorePlace) -> list[QueueState]:
     """Every queue of a store that is a file, with the offsets that can be read, by topic and number."""
-    store = StoreFiles(path if isinstance(path, StorePlace) else StorePlace(str(path)))
-    files = store.find_log()
-    queues = [QueueEntries(store, queue) for queue in store.find_queues()]
-    end = find_end(store, files, (tail for queue in queues if (tail := queue.find_tail())))
-    return [_state_of(entries, files, end) for entries in queues]
+    with closing(Survey(path if isinstance(path, StorePlace) else StorePlace(str(path)))) as survey:
+        return survey.states(survey.queues)
 
 
-def _state_of(entries: QueueEntries, files: Sequence[LogFile], log_end: int) -> QueueState:
-    begin, end = entries.find_from(files[0].start if files else 0), entries.find_from(log_end)
-    queue = entries.queue
-    return QueueState(queue.topic, queue.queue, entries.offset_of(begin), entries.offset_of(end))
+def find_log_end(path: str | StorePlace) -> int:
+    """The position behind the last record of a store that may be read."""
+    with closing(Survey(path if isinstance(path, StorePlace) else StorePlace(str(path)))) as survey:
+        return survey.end
 
 
-def _check_topics(wanted: Wanted, states: Sequence[QueueState]) -> None:
-    known = {state.topic for state in states}
-    if known:  # else queues are kept elsewhere, or not at all
-        for topic in sorted((wanted.topics or frozenset()) - known):
-            nearest = difflib.get_close_matches(topic, known, n=1)
+def _check_topics(survey: Survey, wanted: Wanted) -> None:
+    if survey.topics:  # else queues are kept elsewhere, or not at all
+        for topic in sorted((wanted.topics or frozenset()) - survey.topics):
+            nearest = difflib.get_close_matches(topic, survey.topics, n=1)
             raise TopicNotFound(topic, nearest[0] if nearest else None)
 
 
-def _plan_log(
-    place: StorePlace, files: tuple[LogFile, ...], end: int, split_size: int | None, min_partitions: int
-) -> list[Split]:
-    begin = files[0].start if files else 0
-    total = end - begin
-    if total <= 0:
-        return []
-    size = split_size or min(max(total // max(min_partitions, 1), SMALLEST_SPLIT), LARGEST_SPLIT)
-    size = max(min(size, -(-total // max(min_partitions, 1))), 1)
-    splits: list[Split] = []
-    for at in range(begin, end, size):
-        to = min(at + size, end)
-        touched = tuple(file for file in files if file.end > at and file.start < to)
-        splits.append(LogSplit(place, touched, at, to, end))
-    return splits
-
-
-def _plan_queues(
-    place: StorePlace,
-    files: tuple[LogFile, ...],
-    log_end: int,
-    wanted: Wanted,
-    states: Sequence[QueueState],
-    min_partitions: int,
-    tally: Tally,
-) -> list[Split]:
-    known = {(state.topic, state.queue): state for state in states}
-    parts = []
-    for topic, queue, begin, end in wanted.ranges or ():
-        state = known.get((topic, queue), QueueState(topic, queue, 0, 0))
-        first = state.begin if begin is None else begin
-        last = state.end if end is None else end
-        low, high = max(first, state.begin), min(last, state.end)
-        if (low, high) != (first, last) and first < last:
-            loss = DataLoss(
-                f"{place.address}, topic {topic!r}, queue {queue}",
-                what=f"offsets [{first}, {last})",
-                reason=f"it has [{state.begin}, {state.end})",
-            )
-            tally.add_loss(loss, last - first - max(high - low, 0), fail=wanted.fail_on_loss)
-        if low < high:
-            parts.append(QueuePart(topic, queue, low, high))
-    count = min(max(min_partitions, 1), len(parts))
-    return [QueueSplit(place, tuple(parts[number::count]), files, log_end) for number in range(count)]
+def _choose_queues(survey: Survey, wanted: Wanted, total: int, tally: Tally) -> list[Chosen] | None:
+    """The parts of queues to read; None if the log is to be read instead, of which `total` bytes are wanted."""
+    if not survey.queues:
+        return None
+    if wanted.ranges is not None:
+        return choose_ranges(survey, wanted, wanted.ranges, tally)
+    if any(map(is_light_queue, wanted.topics or ())):
+        return choose_topics(survey, wanted)
+    if not survey.is_settled or (wanted.topics is None and wanted.pattern is None):
+        return None
+    share = LOCAL_SHARE if survey.store.system.is_local else REMOTE_SHARE
+    chosen = choose_topics(survey, wanted)
+    return chosen if estimate_bytes(chosen) < share * total else None

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from embermq.errors import DataLoss, MissingFile, WrongFileSize
 from embermq.files.paths import file_name
 from embermq.format.queue_entry import PRE_BLANK_SIZE
+from embermq.scan.file_system import OpenFile
 from embermq.scan.store_files import QueueFiles, StoreFiles
 
 Entries: TypeAlias = npt.NDArray[np.void]
@@ -41,11 +42,15 @@ class Tail(NamedTuple):
 
 
 class QueueEntries:
-    """The entries of a queue, by index. The index of an entry is its offset, except in a batch queue."""
+    """The entries of a queue, by index. The index of an entry is its offset, except in a batch queue.
+
+    To be closed after use.
+    """
 
     def __init__(self, store: StoreFiles, queue: QueueFiles) -> None:
         self._store = store
         self.queue = queue
+        self._open: tuple[str, OpenFile] | None = None
         self._kind = _BATCH if queue.is_batch else _SIMPLE
         self._file_size = queue.files[0].size if queue.files else 0
         for before, file in zip(queue.files, queue.files[1:], strict=False):
@@ -72,7 +77,7 @@ class QueueEntries:
             first = self.begin + number * self.per_file
             end = bisect_left(range(first + self.per_file), True, lo=first, key=self._is_missing)
             if end > first:
-                return end
+                return end - self._is_torn(end - 1)
         return self.begin
 
     def read(self, begin: int, end: int) -> Entries:
@@ -87,7 +92,7 @@ class QueueEntries:
             count = min(end, first + self.per_file) - at
             file = f"{self.queue.folder}/{self.queue.files[number].name}"
             size = self._kind.itemsize
-            data = self._store.read(file, (at - first) * size, count * size)
+            data = self._read_file(file, (at - first) * size, count * size)
             if len(data) != count * size:
                 raise self._gone(begin, end, f"{self._store.name_of(file)} ends early")
             parts.append(np.frombuffer(data, self._kind))
@@ -144,6 +149,19 @@ class QueueEntries:
         before = self._read_one(after - 1)
         return after if int(before["base"]) + int(before["count"]) <= offset else after - 1
 
+    def close(self) -> None:
+        """Let go of the file that was read last; the next read opens it again."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+    def _read_file(self, path: str, begin: int, size: int) -> bytes:
+        if self._open is None or self._open[0] != path:
+            self.close()
+            self._open = path, self._store.system.open(path)
+        buffer = bytearray(size)
+        return bytes(buffer[: self._open[1].read_into(memoryview(buffer), begin)])
+
     def _next_filled(self, index: int) -> int | None:
         """The position of the first record from an entry on."""
         while index < self.end:
@@ -153,6 +171,12 @@ class QueueEntries:
                 return int(entries[filled[0]]["position"])
             index += len(entries)
         return None
+
+    def _is_torn(self, index: int) -> bool:
+        """Whether the last entry is only half there, because it is being written: positions always rise."""
+        entries = self.read(max(index - 1, self.begin), index + 1)
+        filled = entries[~is_blank(entries)]
+        return len(filled) == 2 and bool(filled[1]["position"] <= filled[0]["position"])
 
     def _is_missing(self, index: int) -> bool:
         entry = self._read_one(index)

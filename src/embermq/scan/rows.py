@@ -34,22 +34,31 @@ class Row(NamedTuple):
     properties: dict[str, str]
 
 
-def iter_rows(record: Record, *, decode_body: bool) -> Iterator[Row]:
-    """The messages of a record: mostly one. Raises CorruptRecord if it cannot be taken apart."""
-    if not decode_body:
-        yield Row(record, record.offset, record.flag, record.body, record.property_map())
-        return
-    properties = record.property_map()
+def iter_rows(record: Record, *, decode_body: bool, with_body: bool, with_properties: bool) -> Iterator[Row]:
+    """The messages of a record: mostly one. Raises CorruptRecord if it cannot be taken apart.
+
+    Without `with_body` and `with_properties` they are not looked at, unless they tell how many messages there are.
+    """
     try:
-        body = unpack_body(record.body, record.sys_flag)
-        if record.sys_flag & UNWRAPPED != UNWRAPPED:
-            yield Row(record, record.offset, record.flag, body, properties)
+        if decode_body and record.sys_flag & UNWRAPPED == UNWRAPPED:
+            yield from _unwrap(record)
             return
-        base = int(properties.get(INNER_BASE, record.offset))
-        for number, element in enumerate(list(iter_batch(body))):
-            yield Row(record, base + number, element.flag, element.body, parse_properties(element.properties))
+        body = unpack_body(record.body, record.sys_flag) if decode_body and with_body else record.body
+        properties = record.property_map() if with_properties else {}
+        yield Row(record, record.offset, record.flag, body, properties)
     except CorruptRecord as error:
         raise CorruptRecord(record.position, error.reason) from error
+
+
+def _unwrap(record: Record) -> list[Row]:
+    """The messages of a batch that is kept as one record."""
+    try:
+        base = int(record.property_map().get(INNER_BASE, record.offset))
+        elements = list(iter_batch(unpack_body(record.body, record.sys_flag)))
+        return [
+            Row(record, base + number, element.flag, bytes(element.body), parse_properties(bytes(element.properties)))
+            for number, element in enumerate(elements)
+        ]
     except ValueError as error:
         raise CorruptRecord(record.position, f"no batch: {error}") from error
 

@@ -24,6 +24,7 @@ INDEX_FOLDER: Final = "index"
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"
 
+_QUEUE_FOLDERS: Final = ((QUEUE_FOLDER, QUEUE_ENTRY_SIZE), (BATCH_FOLDER, BATCH_ENTRY_SIZE))
 _SIGNS: Final = {LOG_FOLDER, QUEUE_FOLDER, BATCH_FOLDER, CHECKPOINT_FILE}  # one of them is in every store
 
 
@@ -59,7 +60,7 @@ class StoreFiles:
 
     def find_log(self) -> tuple[LogFile, ...]:
         """The files of the log in order. Raises MissingFile, ForeignFile or WrongFileSize."""
-        found = [each for each in _named_after_positions(self.system.list(LOG_FOLDER), LOG_FOLDER) if each.size]
+        found = self._list_positions(LOG_FOLDER)
         files = tuple(LogFile(f"{LOG_FOLDER}/{each.name}", int(each.name), each.size) for each in found)
         usual = Counter(file.size for file in files).most_common(1)[0][0] if files else 0
         for before, file in pairwise(files):
@@ -72,11 +73,20 @@ class StoreFiles:
     def find_queues(self) -> list[QueueFiles]:
         """The queues that are files, by topic and number."""
         queues = []
-        for folder, entry_size in ((QUEUE_FOLDER, QUEUE_ENTRY_SIZE), (BATCH_FOLDER, BATCH_ENTRY_SIZE)):
+        for folder, entry_size in _QUEUE_FOLDERS:
             for topic in self.system.list(folder):
                 if topic.is_folder:
                     queues += self._find_queues_of(topic.name, f"{folder}/{topic.name}", entry_size)
         return sorted(queues)
+
+    def find_queue(self, topic: str, queue: int) -> QueueFiles | None:
+        """One queue, if it is there."""
+        for folder, entry_size in _QUEUE_FOLDERS:
+            path = f"{folder}/{topic}/{queue}"
+            files = self._list_positions(path)
+            if files:
+                return QueueFiles(topic, queue, entry_size, path, files)
+        return None
 
     def find_index(self) -> tuple[Found, ...]:
         """The index files, oldest first."""
@@ -109,9 +119,12 @@ class StoreFiles:
         for queue in self.system.list(folder):
             if queue.is_folder and queue.name.isdecimal():
                 path = f"{folder}/{queue.name}"
-                files = tuple(each for each in _named_after_positions(self.system.list(path), path) if each.size)
-                queues.append(QueueFiles(topic, int(queue.name), entry_size, path, files))
+                queues.append(QueueFiles(topic, int(queue.name), entry_size, path, self._list_positions(path)))
         return queues
+
+    def _list_positions(self, folder: str) -> tuple[Found, ...]:
+        """The files of a folder that are named after positions; empty ones are being made, or were to be."""
+        return tuple(each for each in _named_after_positions(self.system.list(folder), folder) if each.size)
 
 
 def _named_after_positions(found: Sequence[Found], folder: str) -> list[Found]:

@@ -23,11 +23,13 @@ _ROOM: Final = 1 << 20  # bytes for what is kept in front
 class Window:
     """The bytes [position, position + size) of the log, all of one file. Close it, or use it in a `with` block."""
 
-    def __init__(self, system: FileSystem, file: LogFile, begin: int, end: int) -> None:
+    def __init__(
+        self, system: FileSystem, file: LogFile, begin: int, end: int, *, read_size: int | None = None
+    ) -> None:
         self._file = system.open(file.path)
         self._start = file.start
         self._end = end
-        self._read_size = system.read_size
+        self._read_size = read_size or system.read_size
         self._buffer = bytearray(min(self._read_size + _ROOM, max(end - begin, 1)))
         self.position = begin
         self.size = 0

@@ -55,7 +55,8 @@ class Dispatcher:
         light_queues: bool,
         position: int,
     ) -> None:
-        self.position = position  # everything before it is in queues and index
+        self._position = position
+        self._publish: Callable[[int], None] | None = None
         self.last_store_time = 0
         self.listeners: list[Listener] = []
         self.wants_topic: Callable[[str], bool] | None = None  # while recovery fills queues; None: every topic
@@ -68,6 +69,22 @@ class Dispatcher:
         self._waiting_count = 0
         self._kernels = Switch(pays_after=KERNELS_PAY_AFTER)
         self._began = position
+
+    @property
+    def position(self) -> int:
+        """Everything before it is in queues and index."""
+        return self._position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._position = position
+        if self._publish is not None:
+            self._publish(position)
+
+    def publish_to(self, publish: Callable[[int], None]) -> None:
+        """Have `publish` called with every position from now on."""
+        self._publish = publish
+        publish(self._position)
 
     def expect(self, begin: int, end: int, items: Sequence[Placed]) -> None:
         """These records were just appended; they need not be decoded again."""

@@ -129,6 +129,8 @@ def _open_locked(
     dispatcher = Dispatcher(
         commit_log, queues, index, delay_levels=delay_levels, light_queues=settings.light_queues, position=0
     )
+    mark = RunningMark(layout.abort_file)
+    _silence(mark, layout)
     recovered = recover(
         layout,
         commit_log,
@@ -141,7 +143,8 @@ def _open_locked(
     offsets = QueueOffsets(table, light_queues=settings.light_queues)
     for topic, queue, each in queues.items():
         offsets.set_next(topic, queue, each.max_offset)
-    mark = _make_mark(layout)
+    dispatcher.publish_to(mark.publish)
+    _make_mark(mark, layout)
     chain.prepare_next()
     flusher = Flusher(chain, times=_flush_times(settings), clock=clock)
     flusher.start()
@@ -161,13 +164,18 @@ def _make_log(chain: FileChain, settings: StoreSettings, clock: Clock) -> Commit
     )
 
 
-def _make_mark(layout: Layout) -> RunningMark:
-    mark = RunningMark(layout.abort_file)
+def _silence(mark: RunningMark, layout: Layout) -> None:
+    try:
+        mark.silence()
+    except OSError as error:  # then a reader may be told of damage while the store is opened
+        log.error("%s", refusal_of(error, layout.abort_file))
+
+
+def _make_mark(mark: RunningMark, layout: Layout) -> None:
     try:
         mark.make()
     except OSError as error:  # the store can be read; upkeep tries again before puts are taken
         log.error("%s", refusal_of(error, layout.abort_file))
-    return mark
 
 
 def _make_chain(

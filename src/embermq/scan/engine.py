@@ -1,0 +1,102 @@
+"""The hot part of a scan: records of log memory as columns, properties taken apart, bytes gathered into Arrow's arrays.
+
+There are two engines that give the same: one compiled (`compiled_engine.py`), where numba is and its code is warm, and
+one of numpy and Arrow (`numpy_engine.py`). What neither likes, a record at the end of the memory or a damaged one,
+they stop at, and plain code looks at it.
+
+Only loaded where pyarrow is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from embermq.errors import EngineError
+from embermq.kernels import loading
+from embermq.scan.topic_numbers import TopicNumbers
+
+log = logging.getLogger(__name__)
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+MOST_ROWS: Final = 30_000  # found at once; no power of two, or all columns would share one place in caches
+
+
+class Looked(NamedTuple):
+    """What was found in a piece of the log."""
+
+    rows: Numbers  # columns of kernels.columns.ROW_…, one row of the array for each
+    end: int  # the byte that it came to; for records at given places, where the one is that it stopped at
+    seen: int  # records that it looked at
+    goes_on: bool  # whether another look from there may find more; else plain code must look
+
+
+class Times(NamedTuple):
+    """Store times [begin, end), in ms."""
+
+    begin: int = -(2**63)
+    end: int = 2**63 - 1
+
+
+class Taken(NamedTuple):
+    """Properties of records, taken apart: see kernels.columns.VALUE_… and PAIR_…."""
+
+    texts: int  # records whose properties are text, up to the first whose are not
+    values: Numbers
+    ends: npt.NDArray[np.int32]  # how many pairs there were up to each record
+    pairs: Numbers
+
+
+class Engine(Protocol):
+    """One way to do it. For one thread. What `find` gave is good until the next time."""
+
+    topics: TopicNumbers
+
+    def find(
+        self,
+        data: memoryview,
+        position: int,
+        *,
+        stop: int = -1,
+        places: Numbers | None = None,
+        times: Times,
+        check_body: bool,
+    ) -> Looked:
+        """The records of `data`, cut from log `position`, that begin before byte `stop`; or those at `places`.
+
+        Only wanted topics and times are among them, and `check_body` is for these alone.
+        """
+        ...
+
+    def take_apart(self, data: memoryview, places: Numbers, sizes: Numbers, *, with_pairs: bool) -> Taken:
+        """The properties at these places."""
+        ...
+
+    def gather(self, data: memoryview, places: Numbers, sizes: Numbers, kind: pa.DataType) -> pa.Array:
+        """The bytes at rising places, as strings or binary; null where a size is negative. Nothing is checked."""
+        ...
+
+
+def choose_engine(accepts_topic: Callable[[str], bool]) -> Engine:
+    """The compiled engine if its code is loaded, or can be at once; else the one of numpy."""
+    if loading.is_loaded() or (loading.is_warm() and _load()):
+        from embermq.scan.compiled_engine import CompiledEngine
+
+        return CompiledEngine(accepts_topic)
+    from embermq.scan.numpy_engine import NumpyEngine
+
+    return NumpyEngine(accepts_topic)
+
+
+def _load() -> bool:
+    try:
+        loading.load()
+    except (EngineError, ImportError, OSError) as error:
+        log.warning("kernels cannot be loaded, numpy does the work error=%s", error)
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""A store, looked at once before a read is planned: its log, how far it may be read, and what its queues hold.
+
+Only loaded where pyarrow is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+from embermq.scan.end_of_log import find_end, is_open
+from embermq.scan.queue_entries import QueueEntries
+from embermq.scan.splits import StorePlace
+from embermq.scan.store_files import StoreFiles
+
+
+class QueueState(NamedTuple):
+    """A queue of the store: its messages are [begin, end)."""
+
+    topic: str
+    queue: int
+    begin: int
+    end: int
+
+
+class Survey:
+    """One store as it is now. Queues are looked at when they are asked for. To be closed."""
+
+    def __init__(self, place: StorePlace) -> None:
+        self.place = place
+        self.store = StoreFiles(place)
+        self.files = self.store.find_log()
+        self.queues = [QueueEntries(self.store, queue) for queue in self.store.find_queues()]
+        self.begin = self.files[0].start if self.files else 0
+        self.end = find_end(self.store, self.files, self.queues)
+        self._states: dict[tuple[str, int], QueueState] = {}
+
+    @cached_property
+    def is_settled(self) -> bool:
+        """Whether queues and index hold all that may be read; not so after a crash, before the owner repaired them."""
+        return self.store.was_closed or is_open(self.store)
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        """The topics that have queues."""
+        return frozenset(entries.queue.topic for entries in self.queues)
+
+    def states(self, queues: Iterable[QueueEntries]) -> list[QueueState]:
+        """What these queues hold, as far as it may be read."""
+        return [self._state_of(entries) for entries in queues]
+
+    def close(self) -> None:
+        for entries in self.queues:
+            entries.close()
+
+    def _state_of(self, entries: QueueEntries) -> QueueState:
+        queue = entries.queue
+        known = self._states.get((queue.topic, queue.queue))
+        if known is None:
+            begin, end = entries.find_from(self.begin), entries.find_from(self.end)
+            known = QueueState(queue.topic, queue.queue, entries.offset_of(begin), entries.offset_of(end))
+            self._states[queue.topic, queue.queue] = known
+            entries.close()  # there may be thousands
+        return known
