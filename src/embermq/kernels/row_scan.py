@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from embermq.kernels.columns import (
     CHANGED,
     DONE,
@@ -44,17 +46,20 @@ from embermq.kernels.columns import (
 )
 from embermq.kernels.compiling import Table, inlined, kernel, part
 from embermq.kernels.crc import crc32
-from embermq.kernels.memory import get, is_same, load_i32, load_i64, row_at
+from embermq.kernels.memory import get, is_same, load_i32, load_i64, put, row_at
 from embermq.kernels.record_scan import CRC_MASK, LAST_POSITION, LONGER, scan_one
 from embermq.kernels.topics import find_topic
 from embermq.model.flags import SysFlag
 
-_BORN_V6 = SysFlag.BORN_HOST_V6
+_BORN_V6: Final = SysFlag.BORN_HOST_V6
+_RECENT: Final = 8  # topics that were met last are kept at hand, one for each remainder of their sizes
+_TOPIC_ADDRESS, _TOPIC_SIZE, _TOPIC_NUMBER = range(3)
+SCRATCH_ROWS: Final = 1 + _RECENT
 
 
 @inlined
-def _put_row(data: int, at: int, record: int, topic: int, rows: Table, number: int) -> None:
-    """Write a record that was scanned into the columns."""
+def _put_row(data: int, at: int, record: int, topic: int, with_rest: bool, rows: Table, number: int) -> None:
+    """Write a record that was scanned into the columns; into those from ROW_PREPARED_POSITION on only `with_rest`."""
     address, sys_flag, body_at = data + at, get(record, RECORD_SYS_FLAG), get(record, RECORD_BODY_AT)
     rows[ROW_AT, number] = at
     rows[ROW_SIZE, number] = get(record, RECORD_SIZE)
@@ -67,6 +72,8 @@ def _put_row(data: int, at: int, record: int, topic: int, rows: Table, number: i
     rows[ROW_BODY_SIZE, number] = get(record, RECORD_BODY_SIZE)
     rows[ROW_PROPERTIES_AT, number] = get(record, RECORD_PROPERTIES_AT)
     rows[ROW_PROPERTIES_SIZE, number] = get(record, RECORD_PROPERTIES_SIZE)
+    if not with_rest:
+        return
     rows[ROW_PREPARED_POSITION, number] = get(record, RECORD_PREPARED_POSITION)
     rows[ROW_FLAG, number] = load_i32(address + 16)
     rows[ROW_BODY_CRC, number] = load_i32(address + 8)
@@ -83,8 +90,8 @@ def _is_body_whole(data: int, at: int, record: int) -> bool:
 
 
 @kernel(
-    "UniTuple(int64, 4)(int64, int64, int64, int64, int64[::1], boolean, boolean, int64, int64, int64[::1],"
-    "int64, int64, int64[:, ::1], int64[:, ::1])"
+    "UniTuple(int64, 4)(int64, int64, int64, int64, int64[::1], boolean, boolean, boolean, int64, int64,"
+    "int64[::1], int64, int64, int64[:, ::1], int64[:, ::1])"
 )
 def find_rows(
     data: int,
@@ -94,6 +101,7 @@ def find_rows(
     places: Table,
     is_chain: bool,
     check_body: bool,
+    with_rest: bool,
     topics: int,
     topics_size: int,
     wanted: Table,
@@ -106,15 +114,17 @@ def find_rows(
 
     Of a chain, the records from byte 0 on that begin before byte `stop`; else those at `places`. Only topics whose
     number has a 1 in `wanted` and store times in [begin_time, end_time) are taken, and `check_body` is for these alone.
+    The columns from ROW_PREPARED_POSITION on are filled only `with_rest`. `scratch` has SCRATCH_ROWS rows.
 
     Returns how many were taken, the byte that it came to, how many records it looked at, and why it went no further.
     """
-    if rows.shape[0] != ROW_WIDTH or scratch.shape[1] != RECORD_WIDTH or len(scratch) < 1 or size < 0:
+    if rows.shape[0] != ROW_WIDTH or scratch.shape[1] != RECORD_WIDTH or len(scratch) < SCRATCH_ROWS or size < 0:
         return 0, 0, 0, MISUSED
     if not 0 <= position <= LAST_POSITION - size:
         return 0, 0, 0, MISUSED
     record, taken, seen, at = row_at(scratch, 0), 0, 0, 0
-    known, known_size, number = 0, -1, -1  # the topic of the record before
+    for index in range(_RECENT):
+        scratch[1 + index, _TOPIC_SIZE] = -1
     while at < stop if is_chain else seen < len(places):
         if not is_chain:
             at = places[seen]
@@ -126,15 +136,19 @@ def find_rows(
         if reason != DONE:
             return taken, at, seen, reason
         topic, topic_size = data + get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
-        if topic_size != known_size or not is_same(topic, known, topic_size):
+        recent = row_at(scratch, 1 + topic_size % _RECENT)
+        if get(recent, _TOPIC_SIZE) != topic_size or not is_same(topic, get(recent, _TOPIC_ADDRESS), topic_size):
             number = find_topic(topics, topics_size, topic, topic_size)
             if number < 0 or number >= len(wanted):
                 return taken, at, seen, NEW_TOPIC
-            known, known_size = topic, topic_size
+            put(recent, _TOPIC_ADDRESS, topic)
+            put(recent, _TOPIC_SIZE, topic_size)
+            put(recent, _TOPIC_NUMBER, number)
+        number = get(recent, _TOPIC_NUMBER)
         if wanted[number] == 1 and begin_time <= get(record, RECORD_STORE_TIME) < end_time:
             if check_body and not _is_body_whole(data, at, record):
                 return taken, at, seen, CHANGED
-            _put_row(data, at, record, number, rows, taken)
+            _put_row(data, at, record, number, with_rest, rows, taken)
             taken += 1
         seen += 1
         at += get(record, RECORD_SIZE)

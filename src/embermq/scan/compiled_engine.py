@@ -25,7 +25,7 @@ from embermq.kernels.columns import (
 )
 from embermq.kernels.memory import address_of
 from embermq.kernels.property_split import split_properties
-from embermq.kernels.row_scan import find_rows
+from embermq.kernels.row_scan import SCRATCH_ROWS, find_rows
 from embermq.kernels.span_copy import SPARE, copy_spans
 from embermq.kernels.topics import TopicTable
 from embermq.scan.engine import MOST_ROWS, Looked, Numbers, Taken, Times
@@ -42,7 +42,7 @@ class CompiledEngine:
         self.topics = TopicNumbers(accepts_topic)
         self._table = TopicTable()
         self._rows = np.empty((ROW_WIDTH, MOST_ROWS), np.int64)
-        self._record = np.zeros((1, RECORD_WIDTH), np.int64)
+        self._record = np.zeros((SCRATCH_ROWS, RECORD_WIDTH), np.int64)
 
     def find(
         self,
@@ -53,12 +53,13 @@ class CompiledEngine:
         places: Numbers | None = None,
         times: Times,
         check_body: bool,
+        with_rest: bool = True,
     ) -> Looked:
         if not data:
             return Looked(self._rows[:, :0], 0, 0, goes_on=False)
         taken, end, seen, reason = find_rows(
             address_of(data), len(data), position, stop, _NO_PLACES if places is None else places, places is None,
-            check_body, self._table.address, self._table.size, self.topics.wanted, times.begin, times.end,
+            check_body, with_rest, self._table.address, self._table.size, self.topics.wanted, times.begin, times.end,
             self._record, self._rows,
         )  # fmt: skip
         goes_on = reason == FULL or (reason == NEW_TOPIC and self._add_topic(data))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from embermq.errors import CorruptRecord
 from embermq.files.lock import is_locked
@@ -26,21 +27,27 @@ from embermq.scan.splits import LogFile
 from embermq.scan.store_files import ABORT_FILE, StoreFiles
 
 
-def find_end(store: StoreFiles, files: Sequence[LogFile], queues: Iterable[QueueEntries]) -> int:
-    """The position behind the last record that may be read. `queues` are not looked at unless they are needed."""
-    if not files:
-        return 0
+class LogEnd(NamedTuple):
+    """How far a log may be read, and how far it should reach by what the queues say, if they were asked."""
+
+    position: int
+    expected: int = 0
+
+
+def find_end(store: StoreFiles, files: Sequence[LogFile], queues: Iterable[QueueEntries]) -> LogEnd:
+    """Where the records end that may be read. `queues` are not looked at unless they are needed."""
     has_owner = is_open(store)
     published = _find_published(store) if has_owner else None
     if published is not None:
-        return min(published, files[-1].end)
+        return LogEnd(min(published, files[-1].end if files else 0), published)
     tails = []
     for queue in queues:
         tail = queue.find_tail()
         tails += [tail] if tail is not None else []
         queue.close()
     known = _find_known(store, files, tails)
-    return known if has_owner else _walk(store, files, known)
+    expected = max((tail.end for tail in tails), default=0)
+    return LogEnd(known if has_owner else _walk(store, files, known), expected)
 
 
 def is_open(store: StoreFiles) -> bool:
@@ -65,7 +72,7 @@ def _find_known(store: StoreFiles, files: Sequence[LogFile], tails: Sequence[Tai
         file = next((file for file in files if file.start <= tail.position and tail.end <= file.end), None)
         if file is not None and _is_record(store, file, tail):
             return tail.end
-    return files[0].start
+    return files[0].start if files else 0
 
 
 def _is_record(store: StoreFiles, file: LogFile, tail: Tail) -> bool:

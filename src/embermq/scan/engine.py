@@ -66,10 +66,12 @@ class Engine(Protocol):
         places: Numbers | None = None,
         times: Times,
         check_body: bool,
+        with_rest: bool = True,
     ) -> Looked:
         """The records of `data`, cut from log `position`, that begin before byte `stop`; or those at `places`.
 
-        Only wanted topics and times are among them, and `check_body` is for these alone.
+        Only wanted topics and times are among them, and `check_body` is for these alone. Without `with_rest`, the
+        columns from ROW_PREPARED_POSITION on hold nothing.
         """
         ...
 

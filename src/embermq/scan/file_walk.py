@@ -64,7 +64,8 @@ class FileWalk:
     def find_next(self) -> bool:
         """Go to the first whole record at `position` or behind it; False, at the end, if there is none.
 
-        A record says its own position, so what looks like one inside of a body is none.
+        A record says its own position, so what looks like one inside of a body is none. Bodies are not checked: one
+        that is damaged must be found by whoever reads the record, not passed over.
         """
         while True:
             self.fill()
@@ -79,7 +80,7 @@ class FileWalk:
             self._at += at - _MAGIC_AT
             try:
                 self.fill()
-                if scan_record(self._window.data, self._at, self.position, check_body=True) is not None:
+                if scan_record(self._window.data, self._at, self.position, check_body=False) is not None:
                     return True
             except CorruptRecord:
                 pass

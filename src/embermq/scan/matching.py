@@ -8,22 +8,21 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from embermq.filters import parse_filter
+from embermq.filters.property_table import PropertyTable
 from embermq.format.record import Record
 from embermq.model.properties import KEYS, TAGS, UNIQ_KEY
-from embermq.model.subscription import TagFilter
 from embermq.scan import columns as names
 from embermq.scan.engine import Taken
 from embermq.scan.row_batches import RowBatch
 from embermq.scan.rows import Row
 from embermq.scan.wanted import Wanted
 
-_ALL_OFFSETS: Final = ((-(2**63), 2**63),)
+_KNOWN: Final = {TAGS: names.TAGS, KEYS: names.KEYS, UNIQ_KEY: names.UNIQUE_KEY}  # properties that are columns, too
 
 
 class Matcher:
@@ -33,7 +32,7 @@ class Matcher:
         self._wanted = wanted
         self._through_queues = through_queues
         self._topics: dict[str, bool] = {}
-        self._tags = TagFilter.parse(wanted.filter_text or "*")
+        self._filter = parse_filter(wanted.filter_text) if wanted.filter_text is not None else None
         self.ranges: dict[tuple[str, int], list[tuple[int, int]]] | None = None
         if wanted.ranges is not None:
             self.ranges = {}
@@ -44,17 +43,21 @@ class Matcher:
     @property
     def has_filter(self) -> bool:
         """Whether properties are looked at for more than columns."""
-        return bool(self._tags.tags)
+        return self._filter is not None and bool(self._filter.names)
 
     @property
     def needs_pairs(self) -> bool:
         """Whether the filter looks at more than tags and keys."""
-        return False
+        return self._filter is not None and not self._filter.names <= _KNOWN.keys()
 
     def mask(self, found: RowBatch, taken: Taken) -> pa.Array:
         """Which of the rows the filter accepts."""
-        tags = found.value_array(names.TAGS, taken)
-        return pc.is_in(tags, pa.array(sorted(self._tags.tags), names.STRING))
+        assert self._filter is not None
+        known = {
+            name: found.value_array(column, taken) for name, column in _KNOWN.items() if name in self._filter.names
+        }
+        maps = found.map_array(taken) if self.needs_pairs else None
+        return self._filter.mask(PropertyTable(len(found), maps, known=known))
 
     def accepts_topic(self, topic: str) -> bool:
         """Whether messages of this topic may be wanted."""
@@ -63,14 +66,14 @@ class Matcher:
             known = self._topics[topic] = self._wanted.accepts_topic(topic)
         return known
 
-    def accepts_record(self, record: Record) -> bool:
-        """Whether messages of this record may be wanted."""
+    def accepts_record(self, record: Record, *, has_several: bool) -> bool:
+        """Whether messages of this record may be wanted; one that `has_several` has offsets of which only rows know."""
         begin, end = self._wanted.begin_time_ms, self._wanted.end_time_ms
         return (
             (begin is None or record.store_time >= begin)
             and (end is None or record.store_time < end)
             and self.accepts_topic(record.topic)
-            and (self._through_queues or self.ranges is None or (record.topic, record.queue) in self.ranges)
+            and (has_several or self._accepts_offset(record.topic, record.queue, record.offset))
         )
 
     @property
@@ -80,15 +83,19 @@ class Matcher:
 
     def accepts_row(self, row: Row) -> bool:
         """Whether a message of an accepted record is wanted."""
-        if self.ranges is not None:
-            ranges: Sequence[tuple[int, int]] | None = self.ranges.get((row.record.topic, row.record.queue))
-            if ranges is None:  # a light queue leads to records of other topics
-                ranges = _ALL_OFFSETS if self._through_queues else ()
-            if not any(begin <= row.offset < end for begin, end in ranges):
-                return False
-        if not self._tags.accepts(row.properties.get(TAGS)):
+        if not self._accepts_offset(row.record.topic, row.record.queue, row.offset):
+            return False
+        if self.has_filter and self._filter is not None and not self._filter.matches(row.properties):
             return False
         wanted, properties = self._wanted, row.properties
         if wanted.keys is not None and wanted.keys.isdisjoint(properties.get(KEYS, "").split()):
             return False
         return wanted.unique_keys is None or properties.get(UNIQ_KEY) in wanted.unique_keys
+
+    def _accepts_offset(self, topic: str, queue: int, offset: int) -> bool:
+        if self.ranges is None:
+            return True
+        ranges = self.ranges.get((topic, queue))
+        if ranges is None:
+            return self._through_queues  # a light queue leads to records of other topics
+        return any(begin <= offset < end for begin, end in ranges)

@@ -77,6 +77,7 @@ class NumpyEngine:
         places: Numbers | None = None,
         times: Times,
         check_body: bool,
+        with_rest: bool = True,  # they cost nothing here
     ) -> Looked:
         memory = np.frombuffer(data, np.uint8)
         starts = np.array(_hop(data, stop), np.int64) if places is None else _fitting(memory, places[:MOST_ROWS])
@@ -182,12 +183,17 @@ def _hop(data: memoryview, stop: int) -> list[int]:
     starts: list[int] = []
     place, size = 0, len(data)
     unpack, last = _SIZE.unpack_from, min(stop, size - MIN_RECORD_SIZE + 1)
-    while place < last and len(starts) < MOST_ROWS:
-        (announced,) = unpack(data, place)
-        if announced < MIN_RECORD_SIZE or announced > size - place:
+    append = starts.append
+    for _ in range(MOST_ROWS):
+        if place >= last:
             break
-        starts.append(place)
+        (announced,) = unpack(data, place)
+        if announced < MIN_RECORD_SIZE:
+            break
+        append(place)
         place += announced
+    if place > size:  # the last is not all there
+        starts.pop()
     return starts
 
 

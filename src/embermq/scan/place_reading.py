@@ -23,6 +23,7 @@ from embermq.scan.split_context import SplitContext
 from embermq.scan.splits import QueueSplit, RecordSplit
 
 _SINGLE_READ: Final = 64 << 10  # bytes read for a record whose size nobody told
+_OTHER_MESSAGE: Final = "a queue's entry leads to it, but it belongs to another message"
 
 
 class _Expected(NamedTuple):
@@ -78,7 +79,7 @@ def _read_places(context: SplitContext, stretch: Stretch, expected: _Expected) -
         yield from context.selector.batches(_check(context, found, stretch, expected))
         done += looked.seen
         if not looked.goes_on and done < len(stretch.places):
-            yield from _read_plain(context, stretch, int(stretch.places[done]))
+            yield from _read_plain(context, stretch, done, expected)
             done += 1
 
 
@@ -93,17 +94,22 @@ def _check(context: SplitContext, found: RowBatch, stretch: Stretch, expected: _
     if is_right.all():
         return found
     for row in np.flatnonzero(~is_right).tolist():
-        context.add_damage(int(found.positions[row]), "a queue's entry leads to it, but it belongs to another message")
+        context.add_damage(int(found.positions[row]), _OTHER_MESSAGE)
     return found.keep(np.flatnonzero(is_right))
 
 
-def _read_plain(context: SplitContext, stretch: Stretch, place: int) -> Iterator[pa.RecordBatch]:
-    """The record that an engine stopped at."""
+def _read_plain(context: SplitContext, stretch: Stretch, number: int, expected: _Expected) -> Iterator[pa.RecordBatch]:
+    """The record that an engine stopped at, which is the stretch's `number`th."""
+    place, row = int(stretch.places[number]), stretch.first + number
     position = stretch.position + place
     try:
         found = scan_record(stretch.data, place, position, check_body=False)
         if found is None:
             raise CorruptRecord(position, "a queue's entry leads to it, but no record is there")
+        topic = context.engine.topics.add(found.topic.encode())
+        message = topic, found.queue, found.offset
+        if expected.offsets[row] >= 0 and message != tuple(int(column[row]) for column in expected):
+            raise CorruptRecord(position, _OTHER_MESSAGE)
     except CorruptRecord as error:
         context.add_damage(position, error.reason)
         return

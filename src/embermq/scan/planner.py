@@ -48,13 +48,16 @@ def plan(
     there, and DataLoss for offsets that were named and are not.
     """
     place = path if isinstance(path, StorePlace) else StorePlace(str(path))
+    tally = tally or Tally()
     with closing(Survey(place)) as survey:
+        if survey.loss is not None:
+            tally.add_loss(survey.loss, 1, fail=wanted.fail_on_loss)
         _check_topics(survey, wanted)
         found = plan_index(survey, wanted, split_size)
         if found is not None:
             return found
         begin, end = find_timely(survey, wanted)
-        chosen = _choose_queues(survey, wanted, end - begin, tally or Tally())
+        chosen = _choose_queues(survey, wanted, end - begin, tally)
         if chosen is None:
             return plan_stretch(survey, begin, end, choose_size(end - begin, split_size, min_partitions))
         total = estimate_bytes(chosen)

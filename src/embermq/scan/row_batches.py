@@ -37,6 +37,12 @@ _VALUES: Final = {
     names.UNIQUE_KEY: (at.VALUE_UNIQUE_AT, at.VALUE_UNIQUE_SIZE),
 }
 OF_PROPERTIES: Final = frozenset({*_VALUES, names.PROPERTIES})  # the columns that properties are taken apart for
+OF_REST: Final = frozenset(  # the columns that an engine's last ones are for
+    {
+        *(names.PREPARED_POSITION, names.FLAG, names.BODY_CRC, names.BORN_TIME, names.BORN_HOST, names.STORE_HOST),
+        names.RECONSUME_TIMES,
+    }
+)
 _BORN_HOST_AT: Final = 48  # of a record
 _STORE_HOST_AT: Final = 64  # of a record whose born host is one of IPv4
 

@@ -34,18 +34,22 @@ class Row(NamedTuple):
     properties: dict[str, str]
 
 
-def iter_rows(record: Record, *, decode_body: bool, with_body: bool, with_properties: bool) -> Iterator[Row]:
-    """The messages of a record: mostly one. Raises CorruptRecord if it cannot be taken apart.
+def is_wrapped(sys_flag: int) -> bool:
+    """Whether a record holds several messages."""
+    return sys_flag & UNWRAPPED == UNWRAPPED
 
-    Without `with_body` and `with_properties` they are not looked at, unless they tell how many messages there are.
+
+def iter_rows(record: Record, *, decode_body: bool, with_properties: bool) -> Iterator[Row]:
+    """The messages of a record: mostly one, whose body is still packed. Raises CorruptRecord if it has none.
+
+    Without `with_properties` these are not looked at, unless they tell which messages there are.
     """
     try:
-        if decode_body and record.sys_flag & UNWRAPPED == UNWRAPPED:
+        if decode_body and is_wrapped(record.sys_flag):
             yield from _unwrap(record)
-            return
-        body = unpack_body(record.body, record.sys_flag) if decode_body and with_body else record.body
-        properties = record.property_map() if with_properties else {}
-        yield Row(record, record.offset, record.flag, body, properties)
+        else:
+            properties = record.property_map() if with_properties else {}
+            yield Row(record, record.offset, record.flag, record.body, properties)
     except CorruptRecord as error:
         raise CorruptRecord(record.position, error.reason) from error
 

@@ -22,8 +22,8 @@ from embermq.model.flags import SysFlag
 from embermq.scan import columns as names
 from embermq.scan.engine import Engine, Taken, Times
 from embermq.scan.matching import Matcher
-from embermq.scan.row_batches import OF_PROPERTIES, RowBatch
-from embermq.scan.rows import UNWRAPPED, batch_of, iter_rows
+from embermq.scan.row_batches import OF_PROPERTIES, OF_REST, RowBatch
+from embermq.scan.rows import UNWRAPPED, batch_of, is_wrapped, iter_rows
 from embermq.scan.wanted import Wanted
 
 _Which = npt.NDArray[np.intp]
@@ -42,6 +42,7 @@ class Selector:
             Times().begin if wanted.begin_time_ms is None else wanted.begin_time_ms,
             Times().end if wanted.end_time_ms is None else wanted.end_time_ms,
         )
+        self.with_rest: Final = not OF_REST.isdisjoint(wanted.columns)
         self._with_pairs = names.PROPERTIES in wanted.columns
         self._with_properties = (
             not OF_PROPERTIES.isdisjoint(wanted.columns)
@@ -52,8 +53,8 @@ class Selector:
 
     def batches(self, found: RowBatch) -> Iterator[pa.RecordBatch]:
         """The wanted messages of rows, in their order."""
-        for part, is_wrapped in self._parts(found):
-            if is_wrapped:
+        for part, has_several in self._parts(found):
+            if has_several:
                 for row in range(len(part)):
                     yield from self.plain_batches(part.bytes_of(row), int(part.positions[row]))
             else:
@@ -65,34 +66,34 @@ class Selector:
         """The wanted messages of one record, whose sizes are right."""
         try:
             record = decode_record(data, position, check_body=False)
-            if not self._matcher.accepts_record(record):
+            has_several = self._wanted.decode_body and is_wrapped(record.sys_flag)
+            if not self._matcher.accepts_record(record, has_several=has_several):
                 return
-            made = self._make_plain(decode_record(data, position, check_body=self.checks_body))
+            if self.checks_body:
+                record = decode_record(data, position)
+            made = self._make_plain(record, has_several=has_several)
         except CorruptRecord as error:
             self._on_damage(position, error.reason)
             return
         if made is not None:
             yield made
 
-    def _make_plain(self, record: Record) -> pa.RecordBatch | None:
-        rows = iter_rows(
-            record,
-            decode_body=self._wanted.decode_body,
-            with_body=self.checks_body,
-            with_properties=self._with_properties,
-        )
+    def _make_plain(self, record: Record, *, has_several: bool) -> pa.RecordBatch | None:
+        rows = iter_rows(record, decode_body=self._wanted.decode_body, with_properties=self._with_properties)
         wanted = [row for row in rows if self._matcher.accepts_row(row)]
+        if wanted and self.checks_body and self._wanted.decode_body and not has_several:
+            wanted = [wanted[0]._replace(body=unpack_body(record.body, record.sys_flag))]
         return batch_of(wanted, self._wanted.columns, self._wanted.broker_name) if wanted else None
 
     def _parts(self, found: RowBatch) -> Iterator[tuple[RowBatch, bool]]:
         """The rows in parts: records of one message each, and records that hold several."""
-        is_wrapped = found.rows[at.ROW_SYS_FLAG] & UNWRAPPED == UNWRAPPED
-        if not self._wanted.decode_body or not is_wrapped.any():
+        wrapped = found.rows[at.ROW_SYS_FLAG] & UNWRAPPED == UNWRAPPED
+        if not self._wanted.decode_body or not wrapped.any():
             yield found, False
             return
-        edges = [0, *(np.flatnonzero(is_wrapped[1:] != is_wrapped[:-1]) + 1).tolist(), len(found)]
+        edges = [0, *(np.flatnonzero(wrapped[1:] != wrapped[:-1]) + 1).tolist(), len(found)]
         for begin, end in pairwise(edges):
-            yield found.keep(slice(begin, end)), bool(is_wrapped[begin])
+            yield found.keep(slice(begin, end)), bool(wrapped[begin])
 
     def _make(self, found: RowBatch) -> pa.RecordBatch | None:
         found = self._in_ranges(found)
@@ -128,8 +129,16 @@ class Selector:
             taken = found.take_apart(with_pairs=self._with_pairs or self._matcher.needs_pairs)
             if taken.texts == len(found):
                 return found, taken
-            self._on_damage(int(found.positions[taken.texts]), "its properties are not UTF-8")
+            self._report_properties(found, taken.texts)
             found = found.keep(np.delete(np.arange(len(found)), taken.texts))
+
+    def _report_properties(self, found: RowBatch, row: int) -> None:
+        """Say what is wrong with properties, in the words of plain code."""
+        position = int(found.positions[row])
+        try:
+            decode_record(found.bytes_of(row), position, check_body=False).property_map()
+        except CorruptRecord as error:
+            self._on_damage(position, error.reason)
 
     def _filtered(self, found: RowBatch, taken: Taken) -> tuple[RowBatch, Taken]:
         kept = self._find_matching(found, taken)

@@ -38,8 +38,9 @@ class SplitContext:
         """What the engine finds; see Engine.find."""
         selector = self.selector
         return self.engine.find(
-            data, position, stop=stop, places=places, times=selector.times, check_body=selector.checks_body
-        )
+            data, position, stop=stop, places=places, times=selector.times, check_body=selector.checks_body,
+            with_rest=selector.with_rest,
+        )  # fmt: skip
 
     def next_record(self, walk: FileWalk) -> memoryview | None:
         """The record that a walk is at; None if it is damaged, or the file is closed there. The walk goes on."""

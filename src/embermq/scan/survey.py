@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
+from embermq.errors import DataLoss
 from embermq.scan.end_of_log import find_end, is_open
 from embermq.scan.queue_entries import QueueEntries
 from embermq.scan.splits import StorePlace
@@ -33,13 +34,22 @@ class Survey:
         self.files = self.store.find_log()
         self.queues = [QueueEntries(self.store, queue) for queue in self.store.find_queues()]
         self.begin = self.files[0].start if self.files else 0
-        self.end = find_end(self.store, self.files, self.queues)
+        self.end, self._expected_end = find_end(self.store, self.files, self.queues)
         self._states: dict[tuple[str, int], QueueState] = {}
 
     @cached_property
     def is_settled(self) -> bool:
         """Whether queues and index hold all that may be read; not so after a crash, before the owner repaired them."""
         return self.store.was_closed or is_open(self.store)
+
+    @property
+    def loss(self) -> DataLoss | None:
+        """What is missing at the end of a log whose owner closed it. A copy may well have queues newer than its log."""
+        end = self.files[-1].end if self.files else 0
+        if not self.store.was_closed or self._expected_end <= end:
+            return None
+        reason = "queues know records there, but no file of the log holds them; restore the files"
+        return DataLoss(self.place.address, what=f"log positions [{end}, {self._expected_end})", reason=reason)
 
     @cached_property
     def topics(self) -> frozenset[str]:
