@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from embermq_spark.offset_table import offsets
 from embermq_spark.sessions import register, session
 
-__all__ = ["register", "session"]
+__all__ = ["offsets", "register", "session"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import pyspark
@@ -9,11 +10,22 @@ import pyspark
 from embermq.errors import SettingsError
 
 OLDEST: Final = (4, 1)  # the first whose streams can be written in Arrow batches
+OLDEST_FOR_STREAMS: Final = (4, 2)  # the first that tells a stream's reader where a batch begins
+_PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-def check_version(version: str = pyspark.__version__) -> None:
+def check_version(version: str = pyspark.__version__, *, oldest: tuple[int, int] = OLDEST) -> None:
     """Raise SettingsError if this PySpark is too old."""
     found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if found < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
+    if found < oldest:
+        wanted = ".".join(map(str, oldest))
         raise SettingsError(f"PySpark {version} is too old, {wanted} or newer is wanted; pip install 'embermq[spark]'")
+
+
+def pushes_filters() -> bool:
+    """Whether this process was started to push filters down.
+
+    Elsewhere Spark refuses every reader that takes filters, unless a setting that is off by default is on.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHDOWN_WORKER in sys.modules or (main is not None and main.name == _PUSHDOWN_WORKER)

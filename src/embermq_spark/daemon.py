@@ -22,6 +22,7 @@ IMPORTED: Final = (
     "pyarrow.compute",
     WORKER,
     "embermq_spark.source",
+    "embermq_spark.pieces",
     "embermq_spark.sink",
 )
 
@@ -33,8 +34,18 @@ def warm() -> None:
             importlib.import_module(name)
         except ImportError:
             traceback.print_exc(file=sys.stderr)  # what goes to stdout is read by Spark
+    _load_kernels()
     gc.collect()
     gc.freeze()
+
+
+def _load_kernels() -> None:
+    """Have the compiled code of scans in memory, if there is any yet, so that workers begin with it."""
+    try:
+        from embermq.scan.engine import choose_engine
+    except ImportError:
+        return  # told above
+    choose_engine(lambda topic: True)
 
 
 if __name__ == "__main__":

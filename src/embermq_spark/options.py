@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Self, TypeVar
 
-from embermq.errors import SettingsError
+from embermq.errors import IllegalFilter, SettingsError
+from embermq.filters import parse_filter
 from embermq_spark.option_values import (
     Assigned,
     Offsets,
@@ -106,6 +107,7 @@ class ReadOptions(_Options):
 
     path: str | None = option(None, parse_text)
     paths: tuple[str, ...] = option((), parse_paths)  # of `load([a, b])`
+    broker_name: tuple[str, ...] = option((), parse_names)  # of the stores, in their order
     subscribe: tuple[str, ...] = option((), parse_names)
     subscribe_pattern: str | None = option(None, parse_pattern)
     assign: Assigned | None = option(None, parse_assigned)
@@ -115,6 +117,9 @@ class ReadOptions(_Options):
     ending_timestamp: int | None = option(None, parse_time)
     group: str | None = option(None, parse_text)
     filter_expression: str | None = option(None, parse_text)
+    keys: tuple[str, ...] = option((), parse_names)  # messages with one of them
+    uniq_keys: tuple[str, ...] = option((), parse_names)
+    push_filters: bool = option(False, parse_truth)  # see pushdown.py
     columns: tuple[str, ...] = option((), parse_names)
     include_properties: bool = option(False, parse_truth)
     include_system_topics: bool = option(False, parse_truth)
@@ -139,9 +144,13 @@ class ReadOptions(_Options):
 
     def check(self) -> None:
         _Options.check(self)
-        if bool(self.all_paths) == bool(self.namesrv):
+        if bool(self.all_paths) == bool(self.namesrv) and not (self.all_paths and self.commit_group):
             raise SettingsError(
                 "options path and namesrv: one of them is wanted, path for a store directory, namesrv for a cluster"
+            )
+        if self.commit_group and not self.namesrv:
+            raise SettingsError(
+                "option commitGroup: only a running broker changes offsets of groups; give namesrv, too"
             )
         chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name)]
         if len(chosen) > 1:
@@ -151,6 +160,11 @@ class ReadOptions(_Options):
                 raise SettingsError(f"options {kind}Offsets and {kind}Timestamp say the same thing; give one of them")
         if "group" in (self.starting_offsets, self.ending_offsets) and self.group is None:
             raise SettingsError("offsets of a group are asked for; option group says of which one")
+        if self.filter_expression is not None:
+            try:
+                parse_filter(self.filter_expression)
+            except IllegalFilter as error:
+                raise SettingsError(f"option filterExpression is {self.filter_expression[:200]!r}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -66,3 +68,22 @@ def column_name(name: str) -> str:
         hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(COLUMNS)}"
         raise SettingsError(f"no column {name[:200]!r}; {hint}")
     return known[name.lower()]
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema that a user may have given. Raises SettingsError for others, and other types."""
+    names = []
+    for field in schema.fields:
+        name = column_name(field.name)
+        if field.dataType != COLUMNS[name]:
+            found, has = field.dataType.simpleString(), COLUMNS[name].simpleString()
+            raise SettingsError(f"column {name} is {has}, not {found}; read it so and cast it afterwards")
+        if name in names:
+            raise SettingsError(f"column {name} is in the schema twice")
+        names.append(name)
+    return tuple(names)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects batches of these columns in."""
+    return to_arrow_schema(schema, timezone="UTC")

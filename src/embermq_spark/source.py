@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from embermq.errors import SettingsError
+from embermq_spark.compat import OLDEST_FOR_STREAMS, check_version
 from embermq_spark.options import ReadOptions, WriteOptions
-from embermq_spark.schema import read_schema
+from embermq_spark.schema import columns_of, read_schema
 
 if TYPE_CHECKING:
     from embermq_spark.sink import BatchSink, StreamSink
@@ -24,6 +26,17 @@ class RocketMQSource(DataSource):
     def schema(self) -> StructType:
         return read_schema(ReadOptions.parse(self.options))
 
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from embermq_spark.batch import make_batch_reader
+
+        return make_batch_reader(self._read_options(schema), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        check_version(oldest=OLDEST_FOR_STREAMS)
+        from embermq_spark.streams import make_stream_reader
+
+        return make_stream_reader(self._read_options(schema), schema)
+
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         from embermq_spark.sink import BatchSink
 
@@ -33,3 +46,10 @@ class RocketMQSource(DataSource):
         from embermq_spark.sink import StreamSink
 
         return StreamSink(schema, WriteOptions.parse(self.options), overwrite=overwrite)
+
+    def _read_options(self, schema: StructType) -> ReadOptions:
+        columns_of(schema)  # which checks them
+        options = ReadOptions.parse(self.options)
+        if not options.all_paths:
+            raise SettingsError("option namesrv: messages are read from files only, so far; give path")
+        return options

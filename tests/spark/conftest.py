@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.conftest import Served, serving
+from tests.spark.golden_rows import GoldenStores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +85,19 @@ def spark(spark_environment: None, connect_port: int) -> Iterator[SparkSession]:
     session = embermq_spark.session("tests", master="local[2]", settings=settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> GoldenStores:
+    """RocketMQ's golden stores, which tests only read."""
+    return GoldenStores(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(autouse=True)
+def pushdown_as_in_our_sessions(request: pytest.FixtureRequest) -> None:
+    """Have each test begin with filters pushed down."""
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 @pytest.fixture(scope="session")

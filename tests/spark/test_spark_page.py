@@ -24,9 +24,10 @@ def test_every_snippet_of_the_page_runs(
     run_page_with_server(SPARK_PAGE, ember.namesrv)
 
 
-def test_every_option_and_column_of_writing_is_documented() -> None:
-    from embermq_spark.options import WriteOptions
+def test_every_option_and_column_is_documented() -> None:
+    from embermq_spark.options import ReadOptions, WriteOptions
+    from embermq_spark.schema import COLUMNS
     from embermq_spark.sink_columns import KINDS
 
-    told = set(re.findall(r"`(\w+)`", SPARK_PAGE.read_text()))
-    assert {*WriteOptions.names(), *KINDS} <= told
+    told = set(re.findall(r"`(\w+)(?: [\w<>,]+)?`", SPARK_PAGE.read_text()))
+    assert {*ReadOptions.names(), *WriteOptions.names(), *COLUMNS, *KINDS} - told == {"paths"}  # what load([…]) becomes

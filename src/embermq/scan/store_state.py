@@ -1,0 +1,34 @@
+"""What a store held at one moment, as plain data: where its log begins and ends, and the offsets of its queues.
+
+Only loaded where pyarrow is.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import NamedTuple
+
+from embermq.scan.splits import LogFile, StorePlace
+from embermq.scan.survey import QueueState, Survey
+
+
+class StoreState(NamedTuple):
+    """A store as it was looked at."""
+
+    place: StorePlace
+    files: tuple[LogFile, ...]
+    end: int  # of the log: no record from here on may be read
+    queues: tuple[QueueState, ...]  # by topic and number; none if they are not kept as files
+    is_settled: bool  # whether the queues know every record before `end`: not so after a crash
+
+    @property
+    def begin(self) -> int:
+        """The first position of the log."""
+        return self.files[0].start if self.files else 0
+
+
+def look(place: StorePlace) -> StoreState:
+    """Look at a store. Raises StoreMissing, or another StoreError for files that are not as they should be."""
+    with closing(Survey(place)) as survey:
+        queues = tuple(survey.states(survey.queues))
+        return StoreState(place, survey.files, survey.end, queues, survey.is_settled)

@@ -1,0 +1,175 @@
+"""What a read is about: of each broker, which messages, from where to where."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from embermq.errors import DataLoss, SettingsError, TopicNotFound
+from embermq.scan.store_state import StoreState
+from embermq.scan.survey import QueueState
+from embermq.scan.wanted import OffsetRange, Wanted
+from embermq_spark.brokers import Broker, GroupOffsets, find_brokers, find_group
+from embermq_spark.option_values import EARLIEST, LATEST, Offsets
+from embermq_spark.options import ReadOptions, name_of
+
+log = logging.getLogger(__name__)
+
+OffsetOf = Callable[[Broker, QueueState], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What is wanted of one broker, whose store was as `state` says."""
+
+    broker: Broker
+    state: StoreState
+    wanted: Wanted
+
+
+def select(options: ReadOptions, columns: tuple[str, ...]) -> list[Selected]:
+    """What a batch reads. Raises SettingsError, StoreError or TopicNotFound for what is not there."""
+    brokers = find_brokers(options)
+    states = [broker.look() for broker in brokers]
+    wanted = make_wanted(options, columns)
+    check_names(options, brokers, states)
+    found = []
+    for broker, state in zip(brokers, states, strict=True):
+        known = {queue.topic for queue in state.queues}
+        topics = wanted.topics
+        if topics is not None and known:  # else the queues are no files, and cannot be asked
+            topics = topics & known
+            if not topics:
+                continue
+        own = replace(wanted, topics=topics, broker_name=broker.name)
+        found.append(Selected(broker, state, own))
+    if options.assign is None and options.starting_offsets is None and options.ending_offsets is None:
+        return found
+    start, end = offset_finder("starting", options, brokers), offset_finder("ending", options, brokers)
+    return [_with_ranges(each, options, start, end) for each in found]
+
+
+def make_wanted(options: ReadOptions, columns: tuple[str, ...]) -> Wanted:
+    """What is wanted of every broker."""
+    topics = frozenset(options.subscribe or options.assign or ())
+    return Wanted(
+        topics=topics or None,
+        pattern=options.subscribe_pattern,
+        system_topics=options.include_system_topics,
+        begin_time_ms=options.starting_timestamp,
+        end_time_ms=options.ending_timestamp,
+        filter_text=options.filter_expression,
+        keys=frozenset(options.keys) or None,
+        unique_keys=frozenset(options.uniq_keys) or None,
+        columns=columns,
+        decode_body=options.decode_body,
+        skip_damaged=not options.fail_on_data_loss,
+        fail_on_loss=options.fail_on_data_loss,
+    )
+
+
+def check_names(options: ReadOptions, brokers: Sequence[Broker], states: Sequence[StoreState]) -> None:
+    """Raise TopicNotFound or SettingsError for topics, brokers and queues that options name and that are not there."""
+    known = {queue.topic for state in states for queue in state.queues}
+    if all(state.queues or not state.files for state in states):  # else some are no files, and cannot be asked
+        for topic in sorted({*options.subscribe, *(options.assign or ())} - known):
+            nearest = difflib.get_close_matches(topic, known, n=1)
+            raise TopicNotFound(topic, nearest[0] if nearest else None)
+    held = {broker.name: state for broker, state in zip(brokers, states, strict=True)}
+    wanted = make_wanted(options, ())
+    for option, topic, broker, queue in _iter_named(options):
+        if not wanted.accepts_topic(topic):
+            raise SettingsError(f"option {option} names topic {topic!r}, which other options leave out")
+        if broker not in held:
+            raise SettingsError(f"option {option} names broker {broker!r}; there is {', '.join(sorted(held))}")
+        queues = [each.queue for each in held[broker].queues if each.topic == topic]
+        if held[broker].queues and queue not in queues:
+            has = f"has {', '.join(map(str, queues))}" if queues else "has none"
+            raise SettingsError(f"option {option} names queue {queue} of topic {topic!r}, which {has} at {broker}")
+
+
+def is_selected(options: ReadOptions, wanted: Wanted, broker: Broker, queue: QueueState) -> bool:
+    """Whether messages of this queue are wanted at all."""
+    if options.assign is not None:
+        return queue.queue in options.assign.get(queue.topic, {}).get(broker.name, ())
+    return wanted.accepts_topic(queue.topic)
+
+
+def offset_finder(kind: str, options: ReadOptions, brokers: list[Broker]) -> OffsetOf:
+    """What gives the offset of a queue that `startingOffsets` or `endingOffsets` stands for."""
+    said: Offsets | None = getattr(options, f"{kind}_offsets")
+    option = name_of(f"{kind}_offsets")
+    groups: dict[str, GroupOffsets] = {}
+    if said == "group":
+        assert options.group is not None
+        groups = find_group(brokers, options.group)
+
+    def find(broker: Broker, queue: QueueState) -> int:
+        first, last = queue.begin, queue.end
+        match said:
+            case None:
+                offset = first if kind == "starting" else last
+            case "earliest":
+                offset = first
+            case "latest":
+                offset = last
+            case "group":  # what a group never read it has yet to read
+                offset = groups[broker.name].get(queue.topic, {}).get(queue.queue, first)
+            case _:
+                default = EARLIEST if kind == "starting" else LATEST
+                offset = said.get(queue.topic, {}).get(broker.name, {}).get(queue.queue, default)
+        if offset in (EARLIEST, LATEST):
+            return first if offset == EARLIEST else last
+        return _within(offset, broker, queue, option, fail=options.fail_on_data_loss)
+
+    return find
+
+
+def _within(offset: int, broker: Broker, queue: QueueState, option: str, *, fail: bool) -> int:
+    if queue.begin <= offset <= queue.end:
+        return offset
+    loss = DataLoss(
+        f"{broker.place.address}, topic {queue.topic!r}, queue {queue.queue}",
+        what=f"offset {offset}, which {option} says,",
+        reason=f"it has [{queue.begin}, {queue.end})",
+    )
+    if fail:
+        raise loss
+    log.warning("%s", loss)
+    return min(max(offset, queue.begin), queue.end)
+
+
+def _with_ranges(selected: Selected, options: ReadOptions, start: OffsetOf, end: OffsetOf) -> Selected:
+    broker, state, wanted = selected.broker, selected.state, selected.wanted
+    if not state.queues:
+        return replace(selected, wanted=replace(wanted, ranges=tuple(_unseen_ranges(options, broker))))
+    ranges = [
+        OffsetRange(queue.topic, queue.queue, start(broker, queue), end(broker, queue))
+        for queue in state.queues
+        if is_selected(options, wanted, broker, queue)
+    ]
+    return replace(selected, wanted=replace(wanted, ranges=tuple(ranges)))
+
+
+def _unseen_ranges(options: ReadOptions, broker: Broker) -> Iterable[OffsetRange]:
+    """The queues of `assign`, whole, in a store whose queues are no files."""
+    if options.assign is None or options.starting_offsets is not None or options.ending_offsets is not None:
+        raise SettingsError(
+            f"{broker.place.address}: its queues are no files, so that offsets cannot be told; leave them out, "
+            "or name queues with option assign and filter by queueOffset"
+        )
+    for topic, brokers in options.assign.items():
+        for queue in brokers.get(broker.name, ()):
+            yield OffsetRange(topic, queue)
+
+
+def _iter_named(options: ReadOptions) -> Iterator[tuple[str, str, str, int]]:
+    """Option, topic, broker and queue, of all queues that options name."""
+    for field in ("assign", "starting_offsets", "ending_offsets"):
+        said = getattr(options, field)
+        if not isinstance(said, str) and said is not None:
+            for topic, brokers in said.items():
+                for broker, queues in brokers.items():
+                    yield from ((name_of(field), topic, broker, queue) for queue in queues)

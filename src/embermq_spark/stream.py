@@ -1,0 +1,70 @@
+"""What both kinds of stream have in common. Their reader lives on the driver as long as the query runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from embermq.clock import SystemClock
+from embermq.errors import DataLoss
+from embermq_spark.admission import Limits, Patience
+from embermq_spark.brokers import find_brokers
+from embermq_spark.options import ReadOptions
+from embermq_spark.pieces import read_piece
+from embermq_spark.schema import columns_of
+from embermq_spark.selection import make_wanted
+
+log = logging.getLogger(__name__)
+
+
+class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that ends where its store ended when it was asked to read what is available now, or never."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._wanted = make_wanted(options, columns_of(schema))
+        self._brokers = find_brokers(options)
+        self._limits = Limits.of(options)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark has no limit with several parts; any of them tells that options count."""
+        limits = self._limits
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.min_offsets is not None:
+            return ReadMinRows(limits.min_offsets)
+        return ReadAllAvailable()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_piece(partition, self._schema)
+
+    def _report_loss(self, loss: DataLoss) -> None:
+        """Raise it, or log it where options allow for it."""
+        if self._options.fail_on_data_loss:
+            raise loss
+        log.warning("%s", loss)
+
+
+def make_patience(limits: Limits) -> Patience:
+    return Patience(limits, SystemClock())
+
+
+def is_unlimited(limit: Any) -> bool:
+    """Whether Spark wants everything, whatever options say."""
+    return isinstance(limit, ReadAllAvailable)

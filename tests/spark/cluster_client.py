@@ -1,0 +1,60 @@
+"""A program that reads, streams and writes with a Spark cluster.
+
+    python cluster_client.py <master> <store> <output directory> <name server>
+
+It says what it saw as JSON. The format is not registered: executors find it by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import embermq_spark
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def main(master: str, store: str, output: str, namesrv: str) -> None:
+    spark = embermq_spark.session("cluster", master=master, settings=SETTINGS)
+    try:
+        frame = spark.read.format("rocketmq").option("splitSize", "64k").load(store)
+        counts = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
+        reader = spark.readStream.format("rocketmq").option("subscribePattern", ".*").option("minPartitions", "4")
+        query = (
+            reader.load(store)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", f"{output}/marks")
+            .trigger(availableNow=True)
+            .start(f"{output}/rows")
+        )
+        query.awaitTermination()
+        streamed = spark.read.parquet(f"{output}/rows").select("topic", "queueId", "queueOffset").distinct().count()
+        rows = spark.range(0, 100, 1, 4).selectExpr("cast(id as string) as body")
+        rows.write.format("rocketmq").option("namesrv", namesrv).option("topic", "cluster").mode("append").save()
+        executors = spark.range(0, 64, 1, 16).mapInArrow(_name_executor, "name string").distinct().count()
+        print(json.dumps({"counts": counts, "streamed": streamed, "executors": executors}))
+    finally:
+        spark.stop()
+
+
+def _name_executor(batches):  # type: ignore[no-untyped-def]
+    import os
+    import time
+
+    import pyarrow as pa
+
+    time.sleep(0.2)  # so that one executor does not take all tasks
+    for _ in batches:
+        yield pa.record_batch([pa.array([os.environ["SPARK_EXECUTOR_DIRS"]])], names=["name"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
