@@ -19,6 +19,7 @@ from embermq.errors import DataLoss, SettingsError, TopicNotFound
 from embermq_spark.options import ReadOptions
 from embermq_spark.schema import read_schema
 from embermq_spark.streams import make_stream_reader
+from tests.conftest import Golden
 
 QUEUES = 4
 
@@ -184,6 +185,25 @@ def test_a_queue_that_is_gone_fails_the_stream_or_is_passed_over(store: Store, t
         stream.next()
     put(store, "bills", 4)
     assert len(lenient.next()) == 4
+
+
+def test_retention_that_overtakes_a_stream_is_told(tmp_path: Path) -> None:
+    """RocketMQ's store without its first file, as deletion leaves it."""
+    path = Golden(tmp_path).store("basic")
+    streams = [Asked(path, **options) for options in ({"subscribe": "TopicAlpha"}, {})]
+    lenient = [Asked(path, failondataloss="false", **options) for options in ({"subscribe": "TopicAlpha"}, {})]
+    (path / "commitlog" / f"{0:020}").unlink()
+    with pytest.raises(DataLoss, match=r"queue 0: offsets \[0, \d+\) cannot be read: .* was deleted before"):
+        streams[0].next()
+    with pytest.raises(DataLoss, match=r"positions \[0, 65536\) cannot be read: these files were deleted before"):
+        streams[1].next()
+    kept = [
+        record
+        for record in Golden(tmp_path).expected("basic")["commitLog"]["records"]
+        if record["physicalOffset"] >= 65536
+    ]
+    assert len(lenient[0].next()) == sum(1 for record in kept if record["topic"] == "TopicAlpha")
+    assert len(lenient[1].next()) == len(kept)
 
 
 def test_offsets_that_the_store_lost_fail_the_stream(store: Store) -> None:
