@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.loadgen.full_memory import FullMemory
 from bench.report.bars import PUT_MANY_SHARE, put_many_share
 from bench.report.machine import machine
 from embermq import Message, MessageBatch, Store, open_store
@@ -67,9 +68,12 @@ def bench_puts(folder: Path, options: argparse.Namespace) -> list[dict[str, obje
     cases = [(durability, size, batch) for durability in DURABILITIES for size in SIZES for batch in BATCHES]
     rates: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
     copies: list[float] = []
+    memory = FullMemory(folder)
     for _ in range(options.rounds):
+        memory.fill()
         copies.append(copy_rate(folder))
         for case in cases:
+            memory.fill()
             rates[case].append(put_rate(folder / "store", *case, options.seconds))
     copied = statistics.median(copies)
     print(f"copying into a warm map: {copied / 1e9:.1f} GB/s\n")
