@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    set_up()
+    set_up("fast", "spark")
     return run(PYTHON, "examples/demo.py", *arguments)
 
 

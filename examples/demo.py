@@ -1,7 +1,8 @@
-"""The main job from end to end in a temporary directory: serve, send, consume as a group, retry, read, the files."""
+"""The main job from end to end in a temporary directory: serve, send, consume as a group, retry, read, files, Spark."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from embermq import Client, Message, SendReceipt, open_store
 
 ANY_PORT = "127.0.0.1:0"
 QUIET_S = 2.0  # a group that gets nothing for so long has had everything
+QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 @contextmanager
@@ -54,6 +56,21 @@ def consume(mq: Client) -> None:
     print(f"consume  group billing: {done} with tag eu, {failed} failed at first")
 
 
+def query(data: Path) -> None:
+    """Ask Spark about the files."""
+    if shutil.which("java") is None:
+        print("spark    left out: it needs Java 17, and there is no `java` here")
+        return
+    import embermq_spark
+
+    spark = embermq_spark.session("demo", settings=QUIET)
+    spark.read.format("rocketmq").option("subscribe", "orders").load(str(data)).createOrReplaceTempView("orders")
+    question = "SELECT tags, count(*) AS messages, sum(length(body)) AS bytes FROM orders GROUP BY tags ORDER BY tags"
+    for tags, messages, size in spark.sql(question).collect():
+        print(f"spark    {messages} orders from {tags}, {size} bytes")
+    spark.stop()
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")
@@ -65,6 +82,7 @@ def main() -> None:
         with open_store(data, reserve_bytes=0) as store:  # the same files, without a server
             found = store.query("orders", key="o-500")
             print(f"store    key o-500 is in the log at position {found[0].position}: {found[0].body.decode()}")
+        query(data)
 
 
 if __name__ == "__main__":

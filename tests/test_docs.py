@@ -11,7 +11,7 @@ directory that is empty at first:
 A block that cannot run in a test says so: ```python no-run
 
 A page with the comment SERVER_MARK gets a real server, at the address that it calls 127.0.0.1:9876. The page of
-Spark is run by tests/spark/test_spark_page.py, where one is.
+Spark, and blocks that say ```python spark, are run by tests/spark/test_spark_page.py, where one is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from tests.e2e.conftest import serving
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 SPARK_PAGE = DOCS / "spark.md"
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted(set(DOCS.glob("*.md")) - {SPARK_PAGE})]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "ARCHITECTURE.md", *sorted(set(DOCS.glob("*.md")) - {SPARK_PAGE})]
 SHELL_TIMEOUT = 60.0  # seconds
 SERVER_MARK = "<!-- The snippets of this page need `ember serve`. -->"
 DEFAULT_ADDRESS = "127.0.0.1:9876"
@@ -52,14 +53,16 @@ class Block(NamedTuple):
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def iter_blocks(page: str) -> Iterator[Block]:
+def iter_blocks(page: str, *, has_spark: bool = False) -> Iterator[Block]:
     """The blocks of a page that are meant to run."""
     fences = list(FENCE.finditer(page))
     for fence, following in zip_longest(fences, fences[1:]):
         language, *words = fence["info"].split() or [""]
         if language not in {"python", "console", "sh"} or words == ["no-run"]:
             continue
-        assert not words, f"unknown word {words} after ```{language}; `no-run` is the only one"
+        if words == ["spark"] and not has_spark:
+            continue
+        assert words in ([], ["spark"]), f"unknown word {words} after ```{language}; there are `no-run` and `spark`"
         line = page.count("\n", 0, fence.start("text")) + 1
         output = None
         if following and following["info"] == "text" and not page[fence.end() : following.start()].strip():
@@ -97,10 +100,10 @@ def run_shell(command: str, where: str) -> str:
     return done.stdout
 
 
-def run_page(page: str, name: str) -> None:
+def run_page(page: str, name: str, *, has_spark: bool = False) -> None:
     """Run the blocks of a page in the current directory."""
     names: dict[str, object] = {"__name__": "__main__"}
-    for block in iter_blocks(page):
+    for block in iter_blocks(page, has_spark=has_spark):
         where = f"{name}:{block.line}"
         match block.language:
             case "python":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.conftest import Served, serving
+from tests.free_ports import free_port
 from tests.spark.golden_rows import GoldenStores
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def spark_environment() -> None:
 @pytest.fixture(scope="session")
 def connect_port() -> int:
     """A free port for Spark Connect, which cannot be asked for the one it chose."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture(scope="session")

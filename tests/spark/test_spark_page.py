@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.test_docs import SPARK_PAGE, run_page_with_server
+from tests.test_docs import DEFAULT_ADDRESS, README, SPARK_PAGE, run_page, run_page_with_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,18 @@ def test_every_snippet_of_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_page_with_server(SPARK_PAGE, ember.namesrv)
+
+
+def test_the_snippets_of_the_readme_run(
+    spark: SparkSession, ember: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EMBERMQ_NAMESRV", ember.namesrv)
+    # The session of all tests runs in another directory.
+    page = (
+        README.read_text().replace(DEFAULT_ADDRESS, ember.namesrv).replace('load("data")', f'load("{tmp_path}/data")')
+    )
+    run_page(page, README.name, has_spark=True)
 
 
 def test_every_option_and_column_is_documented() -> None:
