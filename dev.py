@@ -90,7 +90,7 @@ def bench(arguments: list[str]) -> int:
     if not set(names) <= set(known):
         say(f"no bench/{names[0]}.py; there are: {', '.join(known) or 'none yet'}")
         return 2
-    set_up("dev", "fast")
+    set_up("dev", "fast", "spark")
     if not {"peers", "growth"}.isdisjoint(names):
         prepare_peers(everything="peers" in names)
     return int(any([run(PYTHON, "-m", f"bench.{name}", *rest) for name in names]))

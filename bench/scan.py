@@ -13,7 +13,7 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.report.machine import machine
@@ -66,12 +66,12 @@ def make_engines() -> dict[str, MakeEngine]:
     return engines
 
 
-def make_log(path: Path, body_size: int, size: int) -> tuple[LogSplit, int]:
+def make_log(path: Path, body_size: int, size: int, topics: Sequence[bytes] = TOPICS) -> tuple[LogSplit, int]:
     """A log of one file, and how many bytes of it are records."""
     (path / "commitlog").mkdir(parents=True)
     position = 0
     with (path / "commitlog" / NAME).open("wb") as file:
-        for drafts, offsets in iter_drafts(body_size):
+        for drafts, offsets in iter_drafts(body_size, topics):
             parts, sizes = encode_drafts(drafts, offsets, position, 1_700_000_000_000, HOST)
             if position + sum(sizes) > size - 8:
                 break
@@ -83,7 +83,8 @@ def make_log(path: Path, body_size: int, size: int) -> tuple[LogSplit, int]:
     return split, position
 
 
-def iter_drafts(body_size: int) -> Iterator[tuple[list[Draft], list[int]]]:
+def iter_drafts(body_size: int, topics: Sequence[bytes]) -> Iterator[tuple[list[Draft], list[int]]]:
+    """Messages of these topics in turn, and their offsets, some at a time; without an end."""
     chance, number = random.Random(1), 0
     while True:
         drafts, offsets = [], []
@@ -93,9 +94,9 @@ def iter_drafts(body_size: int) -> Iterator[tuple[list[Draft], list[int]]]:
                 f"CLUSTER\x01DefaultCluster\x02WAIT\x01true\x02TAGS\x01{'eu' if number % 2 else 'us'}\x02"
             )
             body = chance.randbytes(body_size // 2).hex().encode()
-            topic, queue = TOPICS[number % len(TOPICS)], number // len(TOPICS) % 6
+            topic, queue = topics[number % len(topics)], number // len(topics) % 6
             drafts.append(Draft(topic, queue, body, properties.encode(), born_time=number, born_host=HOST))
-            offsets.append(number // len(TOPICS) // 6)
+            offsets.append(number // len(topics) // 6)
             number += 1
         yield drafts, offsets
 
