@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "log": {"errors", "clock", "model", "format", "kernels", "files"},
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
     "filters": {"errors", "model"},
-    "scan": {"errors", "clock", "model", "format", "kernels", "files", "log", "filters"},
+    "scan": {"errors", "clock", "model", "format", "kernels", "files", "log", "filters", "client"},
     "net": {"errors", "clock", "model", "format", "kernels"},
     "rpc": {"errors", "clock", "model", "format"},
     "access": {"errors", "clock", "model", "format", "files", "rpc"},

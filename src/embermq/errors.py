@@ -55,6 +55,7 @@
         ├── ConnectionLost    it was closed while an answer was waited for, or cannot be made
         ├── CallTimeout       no answer in time
         ├── NoRoute           no broker serves the topic
+        ├── ReadLost          a broker went away while it was read from, and did not come back
         └── Refused           the other side answered with an error
 
 Catch the narrowest one you can act on; let the rest pass.
@@ -452,6 +453,17 @@ class CallTimeout(TransportError):
 
 class NoRoute(TransportError):
     """No broker serves the topic."""
+
+
+class ReadLost(TransportError):
+    """A broker went away in the middle of a read, and did not come back in time."""
+
+    def __init__(self, address: str, *, what: str, cause: BaseException, waited_s: float) -> None:
+        super().__init__(
+            f"broker {address}: {what} could not be read: {cause}; tried again for {waited_s:g} s; "
+            "start the broker and read again"
+        )
+        self.address = address
 
 
 class Refused(TransportError):

@@ -59,6 +59,8 @@ _HEARTBEAT: Final = {
 }  # fmt: skip
 _JOB: Final = {"job": "billing"}
 _STAGED: Final = encode_staged([StagedMessage(0, 0, 0, 1_700_000_000_000, b"hello", b"WAIT\x01true\x02")])
+_LOG_FILE: Final = f"commitlog/{0:020}"
+_QUEUE_FILE: Final = f"consumequeue/orders/0/{0:020}"
 _PLAN: Final = {"broker-a": [{"name": "u", "chunks": 0, "messages": 0}]}
 
 
@@ -102,6 +104,9 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     30002: [({**_JOB, "batch": "3", "topics": "orders"}, _json(_PLAN))],
     30003: [({**_JOB, "topics": "orders"}, _json(_PLAN))],
     30004: [({**_JOB, "batch": "3", "topics": "orders"}, b"")],
+    30005: [({"topics": "orders"}, b"")],
+    30006: [({"folder": "consumequeue", "deep": "true"}, b""), ({"folder": "commitlog", "deep": "false"}, b"")],
+    30007: [({"path": path, "begin": "0", "size": "100"}, b"") for path in (_LOG_FILE, _QUEUE_FILE, "checkpoint")],
 }  # fmt: skip
 
 

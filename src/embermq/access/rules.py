@@ -139,6 +139,8 @@ _CLUSTER: Final[dict[int, tuple[Part, ...]]] = {
     ),
     **dict.fromkeys(
         (
+            # Raw bytes of the log are messages of all topics.
+            *(Code.LOOK_AT_STORE, Code.LIST_STORE_FILES, Code.READ_STORE_FILE),
             *(Code.UPDATE_BROKER_CONFIG, Code.CLEAN_EXPIRED_QUEUES, Code.CLEAN_UNUSED_TOPICS, Code.DELETE_EXPIRED_LOG),
             *(Code.SET_MESSAGE_REQUEST_MODE, Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.BROKER_HEARTBEAT),
             *(Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG, Code.WIPE_WRITE_PERM, Code.ADD_WRITE_PERM),

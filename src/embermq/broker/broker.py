@@ -31,6 +31,7 @@ from embermq.broker.handlers.send import CODES, SendHandlers
 from embermq.broker.handlers.send_back import SendBackHandlers
 from embermq.broker.handlers.staged import StagedHandlers
 from embermq.broker.handlers.stats import StatsHandlers
+from embermq.broker.handlers.store_files import StoreFileHandlers
 from embermq.broker.handlers.topic_admin import TopicAdminHandlers
 from embermq.broker.intake import Intake
 from embermq.broker.live_settings import LiveSettings
@@ -303,6 +304,7 @@ class Broker:
             GroupAdminHandlers(self.groups, self.offsets, statistics, modes),
             StatsHandlers(statistics),
             BrokerAdminHandlers(store, self.live_settings, runtime),
+            StoreFileHandlers(store, broker_name=name),
             AssignmentHandlers(self.topics, self.groups, self.membership, modes, broker_name=name),
         ]
 

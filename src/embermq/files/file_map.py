@@ -41,6 +41,18 @@ class FileMap(Holdable):
         """Where the last byte from `begin` on is that is not zero, written or not."""
         return find_last_nonzero(self._map, begin, self.size, descriptor=self._descriptor)
 
+    def is_resident(self, begin: int, end: int) -> bool:
+        """Whether [begin, end) can be read without waiting for the disk; False where nobody can tell."""
+        return not self.read_only and not self._is_closed and memory.is_resident(self._map, begin, end)
+
+    def fetch(self, begin: int, end: int) -> None:
+        """Have [begin, end) come from the disk, and wait for it. For threads that may. Raises OSError."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.pread(descriptor, end - begin, begin)
+        finally:
+            os.close(descriptor)
+
     def lock_pages(self) -> None:
         """Keep the pages in memory once they are used. Raises OSError where the system forbids it."""
         memory.lock(self._map)

@@ -17,9 +17,12 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 _LOCK_ON_FAULT = 1  # MLOCK_ONFAULT
 _POPULATE_STEP = 2 << 20  # one call keeps the process from mapping anything else, so calls are short
 
+_LOWEST_BIT = bytes(value & 1 for value in range(256))  # of what is told of a page: whether it is there
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.munlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 
 
 def map_file(path: Path, size: int, *, read_only: bool) -> tuple[int, mmap.mmap, bool]:
@@ -69,6 +72,16 @@ def populate(mapping: mmap.mmap, begin: int, end: int) -> bool:
             return False
         begin += step
     return True
+
+
+def is_resident(mapping: mmap.mmap, begin: int, end: int) -> bool:
+    """Whether [begin, end) of a writable map can be read without waiting for the disk; False if nobody can tell."""
+    anchor = ctypes.c_char.from_buffer(mapping)
+    begin -= begin % mmap.PAGESIZE
+    pages = ctypes.create_string_buffer(-(-(end - begin) // mmap.PAGESIZE))
+    if _libc.mincore(ctypes.addressof(anchor) + begin, end - begin, pages) != 0:
+        return False
+    return pages.raw.translate(_LOWEST_BIT).find(0) < 0
 
 
 def lock(mapping: mmap.mmap) -> None:

@@ -106,6 +106,9 @@ class RequestCode(IntEnum):
     PUBLISH_STAGED = 30_002
     DISCARD_STAGED = 30_003
     FIND_PUBLISHED = 30_004
+    LOOK_AT_STORE = 30_005
+    LIST_STORE_FILES = 30_006
+    READ_STORE_FILE = 30_007
 
 
 class ResponseCode(IntEnum):

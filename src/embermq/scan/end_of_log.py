@@ -3,7 +3,7 @@
 | the store                     | is read up to                                                             |
 |-------------------------------|---------------------------------------------------------------------------|
 | was closed                    | the end of its whole records                                              |
-| is open in EmberMQ            | the position that its owner publishes in the file `abort`                 |
+| is open in EmberMQ            | the position that its owner publishes in the file `abort`, or says        |
 | is open in RocketMQ           | the last record that a queue knows: queues are filled after confirmation  |
 | crashed, or is a copy of one  | the end of its whole records: what its owner finds when it opens it again |
   that was open
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from embermq.errors import CorruptRecord
 from embermq.files.lock import is_locked
 from embermq.format.running_mark import MARK_SIZE, find_dispatched
-from embermq.scan.file_system import LocalFiles
+from embermq.scan.file_system import LocalFiles, OwnerState
 from embermq.scan.file_walk import FileWalk
 from embermq.scan.queue_entries import QueueEntries, Tail
 from embermq.scan.splits import LogFile
@@ -34,8 +34,12 @@ class LogEnd(NamedTuple):
     expected: int = 0
 
 
-def find_end(store: StoreFiles, files: Sequence[LogFile], queues: Iterable[QueueEntries]) -> LogEnd:
+def find_end(
+    store: StoreFiles, files: Sequence[LogFile], queues: Iterable[QueueEntries], owner: OwnerState | None = None
+) -> LogEnd:
     """Where the records end that may be read. `queues` are not looked at unless they are needed."""
+    if owner is not None:
+        return LogEnd(min(owner.log_end, files[-1].end if files else 0), owner.log_end)
     has_owner = is_open(store)
     published = _find_published(store) if has_owner else None
     if published is not None:

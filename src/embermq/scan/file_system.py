@@ -1,4 +1,4 @@
-"""Where the bytes of a store come from: local files, any file system of pyarrow, or any of fsspec.
+"""Where the bytes of a store come from: local files, any file system of pyarrow or fsspec, or a broker.
 
 Reads say how many bytes they got; who reads checks that. Files are opened for reading only.
 
@@ -8,7 +8,7 @@ Only loaded where pyarrow is.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
@@ -41,6 +41,14 @@ class OpenFile(Protocol):
     def close(self) -> None: ...
 
 
+class OwnerState(NamedTuple):
+    """What the owner of a store's files says of them: the log may be read up to `log_end`, and has all messages of
+    the queues, which are [begin, end) by topic and number."""
+
+    log_end: int
+    queues: Mapping[tuple[str, int], tuple[int, int]]
+
+
 class FileSystem(Protocol):
     """Where a store's files are. Paths are relative to the store, with `/` between names."""
 
@@ -53,6 +61,10 @@ class FileSystem(Protocol):
 
     def open(self, path: str) -> OpenFile:
         """Raises OSError."""
+        ...
+
+    def ask_owner(self) -> OwnerState | None:
+        """What the owner of the files says now; None where there is nobody to ask."""
         ...
 
 
@@ -75,6 +87,9 @@ class LocalFiles:
 
     def open(self, path: str) -> OpenFile:
         return _LocalFile(os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_CLOEXEC))
+
+    def ask_owner(self) -> OwnerState | None:
+        return None
 
 
 class _LocalFile:
@@ -122,6 +137,9 @@ class ArrowFiles:
     def open(self, path: str) -> OpenFile:
         return _ArrowFile(self._system.open_input_file(self._path(path)))
 
+    def ask_owner(self) -> OwnerState | None:
+        return None
+
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
@@ -146,6 +164,10 @@ class _ArrowFile:
 
 def open_file_system(place: StorePlace) -> FileSystem:
     """The file system of a store. Raises StoreMissing for an address that nothing is known for."""
+    if place.is_broker:
+        from embermq.scan.broker_files import BrokerFiles
+
+        return BrokerFiles(place)
     return _open(place)
 
 

@@ -44,11 +44,12 @@ class Tail(NamedTuple):
 class QueueEntries:
     """The entries of a queue, by index. The index of an entry is its offset, except in a batch queue.
 
-    To be closed after use.
+    `end` is where the entries end, for those who know. To be closed after use.
     """
 
-    def __init__(self, store: StoreFiles, queue: QueueFiles) -> None:
+    def __init__(self, store: StoreFiles, queue: QueueFiles, *, end: int | None = None) -> None:
         self._store = store
+        self._known_end = end
         self.queue = queue
         self._open: tuple[str, OpenFile] | None = None
         self._kind = _BATCH if queue.is_batch else _SIMPLE
@@ -73,6 +74,8 @@ class QueueEntries:
     @cached_property
     def end(self) -> int:
         """The index behind the last entry. Zeros follow it, or the end of a file."""
+        if self._known_end is not None:
+            return self._known_end
         for number in range(len(self.queue.files) - 1, -1, -1):
             first = self.begin + number * self.per_file
             end = bisect_left(range(first + self.per_file), True, lo=first, key=self._is_missing)

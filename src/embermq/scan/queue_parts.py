@@ -6,6 +6,7 @@ Only loaded where pyarrow is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -36,9 +37,9 @@ def find_places(store: StoreFiles, parts: tuple[QueuePart, ...], on_loss: OnLoss
         if queue is None:
             on_loss(part, part.end - part.begin, "the queue is gone")
             continue
-        entries = QueueEntries(store, queue)
-        first = entries.index_of(part.begin)
-        found = _read(entries, part, on_loss)
+        with closing(QueueEntries(store, queue)) as entries:
+            first = entries.index_of(part.begin)
+            found = _read(entries, part, on_loss)
         offsets = np.arange(first, first + len(found), dtype=np.int64)
         if queue.is_batch or is_light_queue(part.topic):  # their records have offsets of their own
             offsets[:] = -1

@@ -9,7 +9,9 @@ Only loaded where pyarrow is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+BROKER_SCHEME: Final = "embermq://"  # and `host:port` of a broker
 
 
 class LogFile(NamedTuple):
@@ -24,11 +26,25 @@ class LogFile(NamedTuple):
         return self.start + self.size
 
 
+class Secret(str):
+    """A text that is not shown."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'…'"
+
+
 class StorePlace(NamedTuple):
     """Where a store is: a local path or an address, and what its file system wants to know besides."""
 
     address: str
     options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the files are read through a broker."""
+        return self.address.startswith(BROKER_SCHEME)
 
 
 class QueuePart(NamedTuple):

@@ -13,7 +13,7 @@ from embermq.errors import DataLoss
 from embermq.scan.end_of_log import find_end, is_open
 from embermq.scan.queue_entries import QueueEntries
 from embermq.scan.splits import StorePlace
-from embermq.scan.store_files import StoreFiles
+from embermq.scan.store_files import QueueFiles, StoreFiles
 
 
 class QueueState(NamedTuple):
@@ -31,16 +31,21 @@ class Survey:
     def __init__(self, place: StorePlace) -> None:
         self.place = place
         self.store = StoreFiles(place)
+        # Before files are listed: those that are there afterwards hold everything that it tells of.
+        self._owner = self.store.system.ask_owner()
         self.files = self.store.find_log()
-        self.queues = [QueueEntries(self.store, queue) for queue in self.store.find_queues()]
+        told = self._owner.queues if self._owner else {}
+        self._states = {queue: QueueState(*queue, *offsets) for queue, offsets in told.items()}
+        self.queues = [
+            QueueEntries(self.store, queue, end=self._find_end_of(queue)) for queue in self.store.find_queues()
+        ]
         self.begin = self.files[0].start if self.files else 0
-        self.end, self._expected_end = find_end(self.store, self.files, self.queues)
-        self._states: dict[tuple[str, int], QueueState] = {}
+        self.end, self._expected_end = find_end(self.store, self.files, self.queues, self._owner)
 
     @cached_property
     def is_settled(self) -> bool:
         """Whether queues and index hold all that may be read; not so after a crash, before the owner repaired them."""
-        return self.store.was_closed or is_open(self.store)
+        return self._owner is not None or self.store.was_closed or is_open(self.store)
 
     @property
     def loss(self) -> DataLoss | None:
@@ -63,6 +68,11 @@ class Survey:
     def close(self) -> None:
         for entries in self.queues:
             entries.close()
+
+    def _find_end_of(self, queue: QueueFiles) -> int | None:
+        """Where the entries of a queue end, if the owner told: in batch queues, offsets are not numbers of entries."""
+        state = self._states.get((queue.topic, queue.queue))
+        return None if state is None or queue.is_batch else state.end
 
     def _state_of(self, entries: QueueEntries) -> QueueState:
         queue = entries.queue

@@ -20,6 +20,7 @@ from embermq.model.flags import Permission
 from embermq.model.message import NO_PROPERTIES, Message
 from embermq.model.properties import KEYS, TAGS, check_property, format_properties
 from embermq.model.topic import TopicConfig
+from embermq.store.settings import StoreSettings
 
 _I32 = 2**31
 
@@ -31,6 +32,10 @@ class Limits:
     body_size: int
     properties_size: int
     keys: int
+
+    @classmethod
+    def of(cls, settings: StoreSettings) -> Limits:
+        return cls(settings.max_message_size, settings.max_properties_size, settings.max_keys)
 
 
 class Target(NamedTuple):

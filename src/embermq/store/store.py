@@ -19,14 +19,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from embermq.clock import Clock, SystemClock
-from embermq.errors import CorruptRecord, OutOfRange, SettingsError, StoreClosed, SyncFailed, TopicNotFound
+from embermq.errors import OutOfRange, SettingsError, StoreClosed, SyncFailed, TopicNotFound
 from embermq.files.space import DiskSpace
 from embermq.format.batch_entry import BatchEntry
 from embermq.format.message_id import decode_message_id
 from embermq.format.queue_entry import QueueEntry
 from embermq.format.record import Draft, DraftFields, Record
 from embermq.format.tables import TopicTable
-from embermq.log.key_index import keys_of
 from embermq.log.queue_table import QueueTable
 from embermq.log.recovery import Report
 from embermq.model.message import Message, Receipt, StoredMessage, milliseconds_of
@@ -39,6 +38,8 @@ from embermq.store.dispatcher import Listener
 from embermq.store.gathering import FoundBytes, Gather, read_bytes
 from embermq.store.housekeeper import Housekeeper
 from embermq.store.intake import Intake, Limits, with_last_separator
+from embermq.store.key_search import find_by_key
+from embermq.store.outline import Outline, make_outline
 from embermq.store.parts import close_parts, open_parts
 from embermq.store.reading import Accept, Batch, Found, read_queue, to_batch, to_message
 from embermq.store.settings import CHANGEABLE, Durability, StoreSettings
@@ -94,7 +95,7 @@ class Store:
             clock=clock,
         )
         self._intake = Intake(
-            _limits(settings),
+            Limits.of(settings),
             topic=parts.topics.for_put,
             born_host=parts.commit_log.store_host,
         )
@@ -254,6 +255,16 @@ class Store:
 
         self._gather = CompiledGather()
 
+    @property
+    def dispatched(self) -> int:
+        """The log position before which every message is visible."""
+        return self._parts.dispatcher.position
+
+    def outline(self) -> Outline:
+        """How far the log may be read, and which messages each queue has. For brokers."""
+        self._check_open()
+        return make_outline(self._parts, self._writer.lock)
+
     def query(
         self, topic: str, key: str, *, since: datetime | None = None, until: datetime | None = None, limit: int = 32
     ) -> list[StoredMessage]:
@@ -265,16 +276,8 @@ class Store:
     def query_records(self, topic: str, key: str, begin_ms: int, end_ms: int, *, limit: int) -> list[Record]:
         """The same as records, of the time from `begin_ms` to `end_ms`. For brokers."""
         self._check_open()
-        if self._parts.index is None:
-            return []
-        found: dict[int, Record] = {}
-        for position in self._parts.index.iter_positions(topic, key, begin_ms=begin_ms, end_ms=end_ms):
-            if len(found) == limit:
-                break
-            record = self._find_with_key(position, topic, key)
-            if record is not None:
-                found[position] = record
-        return [found[position] for position in sorted(found)]
+        index, commit_log = self._parts.index, self._parts.commit_log
+        return find_by_key(index, commit_log, topic, key, begin_ms, end_ms, limit=limit) if index is not None else []
 
     def read_record(self, position: int) -> Record:
         """The record at a log position, checked whole. Raises OutOfRange or CorruptRecord. For brokers."""
@@ -389,7 +392,7 @@ class Store:
                 raise SettingsError(f"{name} cannot be changed while the store is open; set it before the next start")
         changed = replace(self.settings, **settings)  # type: ignore[arg-type]
         self.settings = changed
-        self._intake.limits = _limits(changed)
+        self._intake.limits = Limits.of(changed)
         self._writer.busy_wait_ms = changed.busy_wait_ms
         self._upkeep.follow(changed)
 
@@ -482,18 +485,3 @@ class Store:
     def _check_open(self) -> None:
         if self._stopping.is_set():
             raise StoreClosed(self.path)
-
-    def _find_with_key(self, position: int, topic: str, key: str) -> Record | None:
-        """The record at `position`, if it is there and really has the key: the index knows only hashes."""
-        try:
-            record = self._parts.commit_log.read(position)
-            if record.topic == topic and key in keys_of(record.properties):
-                record.property_map()  # which damage may have made no text
-                return record
-        except (OutOfRange, CorruptRecord):
-            return None  # expired; or damaged, which `ember store verify` reports
-        return None
-
-
-def _limits(settings: StoreSettings) -> Limits:
-    return Limits(settings.max_message_size, settings.max_properties_size, settings.max_keys)
