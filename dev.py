@@ -56,7 +56,7 @@ def test(arguments: list[str]) -> int:
         return failed
     prepare_compat()
     prepare_kernels()
-    options = ["-n", "auto", "--dist", "loadgroup", *arguments]
+    options = ["-n", "auto", *arguments]
     failed = run(PYTHON, "-m", "pytest", *options)
     if "--all" in arguments:  # once more as a machine without numba runs it
         failed = (

@@ -43,6 +43,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(left_out)
 
 
+@pytest.hookimpl(optionalhook=True)  # asked only where pytest-xdist runs tests in several processes
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SparkTogether(LoadScopeScheduling):
+        """Tests go to whoever is free, but for those of Spark: one process has them all, because one JVM is enough."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return SparkTogether(config, log)
+
+
 class Golden:
     """The stores that RocketMQ itself wrote; tests/golden/data/README.md lists them."""
 

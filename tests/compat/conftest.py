@@ -16,12 +16,10 @@ from tests.compat.scene import Scene
 from tests.compat.store_tool import StoreTool, class_path, missing
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.compat)
-            item.add_marker(pytest.mark.xdist_group("rocketmq"))  # one Java process is enough
             item.add_marker(pytest.mark.timeout(600))  # the first one may wait for Maven
 
 
