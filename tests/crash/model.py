@@ -32,6 +32,7 @@ from tests.crash.victim import Acknowledged
 
 Place = tuple[str, int, int]  # topic, queue, offset
 EVERYTHING = 10**9
+TORN = ("unknown magic 0x00000000", "as a torn write leaves them")  # how `verify` tells of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +205,8 @@ def check_verified(
     """There is no damage of these kinds: every record, queue entry and key is as it should be.
 
     Behind `torn_behind`, the last position that was acknowledged, a hole is what a kill in the middle of a write
-    leaves: the first record's size and magic come last. Its size alone is what a write of these that stops half-way
-    leaves.
+    leaves: the first record's size and magic come last. Behind that hole, a later record may be torn. The size alone is
+    what a write of size and magic leaves that stops half-way.
     """
     with StoreReader(path, StoreSettings.make(settings)) as reader:
         first = {f"{each.topic}/{each.queue}": each.min_offset for each in reader.queues()}
@@ -218,8 +219,7 @@ def check_verified(
 
 
 def _is_torn(damage: Damage) -> bool:
-    is_size_alone = damage.kind is DamageKind.RECORD and damage.detail.endswith("unknown magic 0x00000000")
-    return damage.kind is DamageKind.HOLE or is_size_alone
+    return damage.kind is DamageKind.HOLE or (damage.kind is DamageKind.RECORD and damage.detail.endswith(TORN))
 
 
 def _is_expired(damage: Damage, first: Mapping[str, int]) -> bool:
