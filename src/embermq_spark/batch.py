@@ -9,7 +9,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from embermq.errors import SettingsError
-from embermq.scan.planner import plan
 from embermq_spark.compat import pushes_filters
 from embermq_spark.option_values import EARLIEST, LATEST, Offsets
 from embermq_spark.options import ReadOptions, name_of
@@ -42,11 +41,8 @@ class BatchReader(DataSourceReader):
             narrowed = self._narrowing.apply(selected)
             if narrowed is None:
                 continue
-            splits = plan(
-                narrowed.broker.place,
-                narrowed.wanted,
-                split_size=options.split_size,
-                min_partitions=options.min_partitions or 1,
+            splits = narrowed.broker.plan(
+                narrowed.wanted, split_size=options.split_size, min_partitions=options.min_partitions or 1
             )
             pieces += [Piece(split, narrowed.wanted) for split in splits]
         return pieces

@@ -1,20 +1,24 @@
-"""The brokers that a read is about, each the files of one store: their names, what they hold, how far groups are.
+"""The brokers that a read is about: their names, what they hold, how far groups are, how reads are cut.
 
-Everything that readers ask of a place where messages are is asked here and of `embermq.scan`.
+A broker is the files of one store, or one that runs (`live_brokers.py`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from embermq.errors import CorruptRecord, SettingsError
 from embermq.format.tables import OffsetTable, decode_offsets, decode_topics
-from embermq.scan.splits import StorePlace
+from embermq.scan.planner import plan
+from embermq.scan.searching import StoreSearch
+from embermq.scan.splits import Split, StorePlace
 from embermq.scan.store_files import StoreFiles
 from embermq.scan.store_state import StoreState, look
+from embermq.scan.survey import QueueState
+from embermq.scan.wanted import Wanted
 from embermq_spark.options import ReadOptions
 
 T = TypeVar("T")
@@ -26,32 +30,80 @@ _NAMED_AFTER_BROKER: Final = "rmq_sys_SYNC_BROKER_MEMBER_"  # every broker has a
 GroupOffsets = Mapping[str, Mapping[int, int]]  # by topic and queue
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """The store of one broker."""
+class Search(Protocol):
+    """Finds offsets in a broker as it was looked at. See `embermq.scan.searching`."""
+
+    def find_offset(self, queue: QueueState, time_ms: int) -> int: ...
+
+    def count_within(self, queue: QueueState, begin: int, size: int) -> int: ...
+
+
+class Broker(Protocol):
+    """Where messages are."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def place(self) -> StorePlace: ...
+
+    @property
+    def gives_log(self) -> bool:
+        """Whether the log can be read as a whole: its state has files and an end then."""
+        ...
+
+    def look(self) -> StoreState:
+        """What it holds now. Raises StoreError or TransportError."""
+        ...
+
+    def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
+        """How far a consumer group has read; None if it never read anything here."""
+        ...
+
+    def plan(self, wanted: Wanted, *, split_size: int | None = None, min_partitions: int = 1) -> list[Split]:
+        """See `embermq.scan.planner`."""
+        ...
+
+    def search(self, state: StoreState) -> Search: ...
+
+
+@dataclass(frozen=True)
+class StoreBroker:
+    """The store of one broker, whose files are read."""
 
     name: str
     place: StorePlace
 
+    gives_log: ClassVar[bool] = True
+
     def look(self) -> StoreState:
-        """What it holds now. Raises StoreError."""
         return look(self.place)
 
-    def find_group(self, group: str) -> GroupOffsets | None:
-        """How far a consumer group has read, as the broker last saved it; None if it never read anything here."""
+    def plan(self, wanted: Wanted, *, split_size: int | None = None, min_partitions: int = 1) -> list[Split]:
+        return plan(self.place, wanted, split_size=split_size, min_partitions=min_partitions)
+
+    def search(self, state: StoreState) -> Search:
+        return StoreSearch(state)
+
+    def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
+        """As the broker last saved it."""
         table: OffsetTable | None = _read_table(StoreFiles(self.place), OFFSETS_FILE, decode_offsets)
         offsets = table.offsets if table else {}
         return {topic: queues for (topic, owner), queues in offsets.items() if owner == group} or None
 
 
-def find_brokers(options: ReadOptions) -> list[Broker]:
-    """The brokers whose stores options name. Raises StoreMissing, or SettingsError if two have the same name."""
+def find_brokers(options: ReadOptions, wanted: Wanted) -> list[Broker]:
+    """The brokers that options name. Raises StoreMissing, TopicNotFound, ReadLost, or SettingsError."""
+    if not options.all_paths:
+        from embermq_spark.live_brokers import find_live_brokers
+
+        return find_live_brokers(options, wanted)
     places = [StorePlace(_absolute(path)) for path in options.all_paths]
     given = options.broker_name
     if given and len(given) != len(places):
         raise SettingsError(f"option brokerName has {len(given)} names for {len(places)} stores; give one for each")
     names = given or [_find_name(place) for place in places]
-    brokers = [Broker(name, place) for name, place in zip(names, places, strict=True)]
+    brokers: list[Broker] = [StoreBroker(name, place) for name, place in zip(names, places, strict=True)]
     for number, broker in enumerate(brokers):
         for other in brokers[:number]:
             if other.name == broker.name:
@@ -62,12 +114,12 @@ def find_brokers(options: ReadOptions) -> list[Broker]:
     return brokers
 
 
-def find_group(brokers: list[Broker], group: str) -> dict[str, GroupOffsets]:
+def find_group(states: Mapping[Broker, StoreState], group: str) -> dict[str, GroupOffsets]:
     """How far a group is, by broker. Raises SettingsError if no broker knows it."""
-    found = {broker.name: broker.find_group(group) for broker in brokers}
+    found = {broker.name: broker.find_group(group, state.queues) for broker, state in states.items()}
     if not any(found.values()):
-        places = ", ".join(broker.place.address for broker in brokers)
-        raise SettingsError(f"option group: {group!r} has read nothing yet, as far as {OFFSETS_FILE} of {places} tells")
+        places = ", ".join(broker.place.address for broker in states)
+        raise SettingsError(f"option group: {group!r} has read nothing yet, as far as {places} can tell")
     return {name: offsets or {} for name, offsets in found.items()}
 
 

@@ -10,14 +10,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from embermq.errors import DataLoss
+from embermq.errors import DataLoss, SettingsError
 from embermq.scan.log_plan import choose_size, plan_stretch
 from embermq.scan.searching import StoreSearch
 from embermq.scan.splits import Split
 from embermq.scan.store_state import StoreState
 from embermq.scan.survey import Survey
 from embermq_spark.admission import spread
-from embermq_spark.brokers import Broker
 from embermq_spark.options import ReadOptions
 from embermq_spark.pieces import Piece
 from embermq_spark.stream import Stream, is_unlimited, make_patience
@@ -31,6 +30,12 @@ class LogStream(Stream):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
+        for broker in self._brokers:
+            if not broker.gives_log:
+                raise SettingsError(
+                    f"broker {broker.name} does not give its whole log (not EmberMQ's, or it wants an administrator's "
+                    "accessKey and secretKey); name topics with subscribe, subscribePattern or assign"
+                )
         self._patience = make_patience(self._limits)
         self._target: LogPositions | None = None
 
@@ -77,9 +82,6 @@ class LogStream(Stream):
             wanted = replace(self._wanted, broker_name=broker.name)
             pieces += [Piece(split, wanted) for split in self._cut(state, first, last)]
         return pieces
-
-    def _look(self) -> dict[Broker, StoreState]:
-        return {broker: broker.look() for broker in self._brokers}
 
     def _cut(self, state: StoreState, begin: int, end: int) -> list[Split]:
         """Splits of the records that begin in [begin, end)."""

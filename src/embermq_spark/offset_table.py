@@ -29,10 +29,10 @@ def offsets(spark: SparkSession, **options: object) -> DataFrame:
 
 
 def _find_offsets(options: ReadOptions) -> pa.RecordBatch:
-    brokers = find_brokers(options)
+    wanted = make_wanted(options, ())
+    brokers = find_brokers(options, wanted)
     states = [broker.look() for broker in brokers]
     check_names(options, brokers, states)
-    wanted = make_wanted(options, ())
     rows = [
         (queue.topic, broker.name, queue.queue, queue.begin, queue.end)
         for broker, state in zip(brokers, states, strict=True)

@@ -152,6 +152,8 @@ class ReadOptions(_Options):
             raise SettingsError(
                 "option commitGroup: only a running broker changes offsets of groups; give namesrv, too"
             )
+        if self.broker_name and not self.all_paths:
+            raise SettingsError("option brokerName names stores of path; brokers of a cluster have their names already")
         chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name)]
         if len(chosen) > 1:
             raise SettingsError(f"options {' and '.join(map(name_of, chosen))} say the same thing; give one of them")

@@ -14,8 +14,6 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from embermq.errors import DataLoss
-from embermq.scan.planner import plan
-from embermq.scan.searching import StoreSearch
 from embermq.scan.store_state import StoreState
 from embermq.scan.survey import QueueState
 from embermq.scan.wanted import OffsetRange
@@ -45,14 +43,14 @@ class QueueStream(Stream):
         states = self._look()
         check_names(self._options, self._brokers, list(states.values()))
         time_ms = self._options.starting_timestamp
-        find = offset_finder("starting", self._options, self._brokers)
+        find = offset_finder("starting", self._options, states)
         offsets: QueueOffsets = {}
         for broker, state in states.items():
             queues = self._queues_of({broker: state})
             if time_ms is None:
                 offsets |= {key: find(broker, queue) for key, queue in queues.items()}
             else:
-                search = StoreSearch(state)
+                search = broker.search(state)
                 offsets |= {key: search.find_offset(queue, time_ms) for key, queue in queues.items()}
         return nest_queues(offsets)
 
@@ -94,12 +92,9 @@ class QueueStream(Stream):
                     self._wanted, topics=None, pattern=None, system_topics=True, ranges=ranges, broker_name=broker.name
                 )
                 least = self._options.min_partitions or 1
-                splits = plan(broker.place, wanted, split_size=self._options.split_size, min_partitions=least)
+                splits = broker.plan(wanted, split_size=self._options.split_size, min_partitions=least)
                 pieces += [Piece(split, wanted) for split in splits]
         return pieces
-
-    def _look(self) -> dict[Broker, StoreState]:
-        return {broker: broker.look() for broker in self._brokers}
 
     def _queues_of(self, states: Mapping[Broker, StoreState]) -> Queues:
         return {
@@ -156,7 +151,7 @@ class QueueStream(Stream):
         if limits.max_bytes is None:
             return taken
         for broker, state in states.items():
-            search = StoreSearch(state)
+            search = broker.search(state)
             for key, count in taken.items():
                 if key.broker == broker.name and count:
                     share = limits.max_bytes * available[key] // total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from embermq.errors import DataLoss, SettingsError, TopicNotFound
@@ -31,9 +31,9 @@ class Selected:
 
 def select(options: ReadOptions, columns: tuple[str, ...]) -> list[Selected]:
     """What a batch reads. Raises SettingsError, StoreError or TopicNotFound for what is not there."""
-    brokers = find_brokers(options)
-    states = [broker.look() for broker in brokers]
     wanted = make_wanted(options, columns)
+    brokers = find_brokers(options, wanted)
+    states = [broker.look() for broker in brokers]
     check_names(options, brokers, states)
     found = []
     for broker, state in zip(brokers, states, strict=True):
@@ -47,7 +47,8 @@ def select(options: ReadOptions, columns: tuple[str, ...]) -> list[Selected]:
         found.append(Selected(broker, state, own))
     if options.assign is None and options.starting_offsets is None and options.ending_offsets is None:
         return found
-    start, end = offset_finder("starting", options, brokers), offset_finder("ending", options, brokers)
+    seen = dict(zip(brokers, states, strict=True))
+    start, end = offset_finder("starting", options, seen), offset_finder("ending", options, seen)
     return [_with_ranges(each, options, start, end) for each in found]
 
 
@@ -97,14 +98,14 @@ def is_selected(options: ReadOptions, wanted: Wanted, broker: Broker, queue: Que
     return wanted.accepts_topic(queue.topic)
 
 
-def offset_finder(kind: str, options: ReadOptions, brokers: list[Broker]) -> OffsetOf:
+def offset_finder(kind: str, options: ReadOptions, states: Mapping[Broker, StoreState]) -> OffsetOf:
     """What gives the offset of a queue that `startingOffsets` or `endingOffsets` stands for."""
     said: Offsets | None = getattr(options, f"{kind}_offsets")
     option = name_of(f"{kind}_offsets")
     groups: dict[str, GroupOffsets] = {}
     if said == "group":
         assert options.group is not None
-        groups = find_group(brokers, options.group)
+        groups = find_group(states, options.group)
 
     def find(broker: Broker, queue: QueueState) -> int:
         first, last = queue.begin, queue.end

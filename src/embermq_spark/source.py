@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from embermq.errors import SettingsError
 from embermq_spark.compat import OLDEST_FOR_STREAMS, check_version
 from embermq_spark.options import ReadOptions, WriteOptions
 from embermq_spark.schema import columns_of, read_schema
@@ -49,7 +48,4 @@ class RocketMQSource(DataSource):
 
     def _read_options(self, schema: StructType) -> ReadOptions:
         columns_of(schema)  # which checks them
-        options = ReadOptions.parse(self.options)
-        if not options.all_paths:
-            raise SettingsError("option namesrv: messages are read from files only, so far; give path")
-        return options
+        return ReadOptions.parse(self.options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,15 +19,18 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from embermq.clock import SystemClock
-from embermq.errors import DataLoss
+from embermq.errors import DataLoss, TopicNotFound, TransportError
+from embermq.scan.store_state import StoreState
 from embermq_spark.admission import Limits, Patience
-from embermq_spark.brokers import find_brokers
+from embermq_spark.brokers import Broker, find_brokers
 from embermq_spark.options import ReadOptions
 from embermq_spark.pieces import read_piece
 from embermq_spark.schema import columns_of
 from embermq_spark.selection import make_wanted
 
 log = logging.getLogger(__name__)
+
+FIND_EVERY_S: Final = 30.0  # how often a cluster is asked who is there
 
 
 class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -37,7 +40,8 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._wanted = make_wanted(options, columns_of(schema))
-        self._brokers = find_brokers(options)
+        self._brokers = find_brokers(options, self._wanted)
+        self._found_s = SystemClock().monotonic()
         self._limits = Limits.of(options)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -53,6 +57,19 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._schema)
+
+    def _look(self) -> dict[Broker, StoreState]:
+        """What the brokers hold now; new ones of a cluster are found after a while, those that are away are kept."""
+        now_s = SystemClock().monotonic()
+        if not self._options.all_paths and now_s - self._found_s >= FIND_EVERY_S:
+            self._found_s = now_s
+            known = {broker.name: broker for broker in self._brokers}
+            try:
+                known |= {broker.name: broker for broker in find_brokers(self._options, self._wanted)}
+            except (TransportError, TopicNotFound) as error:
+                log.warning("brokers not looked for reason=%s", error)
+            self._brokers = list(known.values())
+        return {broker: broker.look() for broker in self._brokers}
 
     def _report_loss(self, loss: DataLoss) -> None:
         """Raise it, or log it where options allow for it."""

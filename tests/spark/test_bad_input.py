@@ -127,10 +127,3 @@ def test_a_stream_says_what_it_misses(spark: SparkSession, stores: GoldenStores,
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(PySparkException, match="no topic 'TopicAlfa'; the nearest name is 'TopicAlpha'"):
         query.awaitTermination(60)
-
-
-def test_a_cluster_cannot_be_read_so_far(spark: SparkSession) -> None:
-    from pyspark.errors import PySparkException
-
-    with pytest.raises(PySparkException, match="messages are read from files only, so far; give path"):
-        spark.read.format("rocketmq").option("namesrv", "127.0.0.1:9876").load().collect()

@@ -10,13 +10,13 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from embermq.client.answers import check_answer
 from embermq.client.connections import Credentials, parse_address
 from embermq.client.retry import Backoff, Deadline, is_passing
-from embermq.errors import BadFrame, CallTimeout, ConnectionLost, EmberError, ReadLost, TransportError
+from embermq.errors import BadFrame, CallTimeout, ConnectionLost, EmberError, ReadLost, Refused, TransportError
 from embermq.format.command import Command, decode_command, encode_command, make_request
 from embermq.format.frame import FRAME_HEAD, MAX_FRAME_SIZE
 from embermq.format.signature import signed
@@ -24,6 +24,7 @@ from embermq.model.codes import ResponseCode
 
 T = TypeVar("T")
 
+MOST_IN_FLIGHT: Final = 64  # requests that are sent before their answers are taken
 PATIENCE_S: Final = 30.0  # how long a broker may be away
 _SILENCE_S: Final = 10.0  # how long one that is there may say nothing
 _DIAL_S: Final = 3.0
@@ -141,6 +142,30 @@ class BrokerLine:
         def ask(connection: BlockingConnection) -> Command:
             connection.send([self.request(code, fields)])
             return check_answer(connection.receive().answer, f"{what} at {self.address}")
+
+        return self.use(ask, what=what)
+
+    def call_all(self, code: int, asked: Sequence[Mapping[str, str]], *, what: str) -> list[Command]:
+        """The answers to requests that are on their way together, in their order, whatever they say.
+
+        All are sent again after a failure that may pass. Raises ReadLost.
+        """
+
+        def ask(connection: BlockingConnection) -> list[Command]:
+            answers: dict[int, Command] = {}
+            requests = [self.request(code, fields) for fields in asked]
+            for begin in range(0, len(requests), MOST_IN_FLIGHT):
+                some = requests[begin : begin + MOST_IN_FLIGHT]
+                connection.send(some)
+                for _ in some:
+                    answer = connection.receive().answer
+                    refusal = Refused(answer.code, answer.remark, asked=what)
+                    if is_passing(refusal):
+                        raise refusal
+                    answers[answer.opaque] = answer
+            if len(answers) != len(requests) or not all(request.opaque in answers for request in requests):
+                raise BadFrame(f"{self.address} answered other requests than it was sent")
+            return [answers[request.opaque] for request in requests]
 
         return self.use(ask, what=what)
 

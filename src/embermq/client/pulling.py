@@ -63,9 +63,7 @@ def make_subscribed(topic: str, expression: str | None, *, version: int = 0) -> 
     return Subscribed(topic, text, SQL_TYPE, version=version)
 
 
-async def pull(
-    connections: Connections,
-    address: str,
+def make_fields(
     queue: BrokerQueue,
     offset: int,
     *,
@@ -75,8 +73,8 @@ async def pull(
     wait_s: float = 0.0,
     commit_offset: int | None = None,
     limit: int = PULL_COUNT,
-) -> Pulled:
-    """Pull once. `is_inline` sends the filter along, for readers that the broker knows nothing of."""
+) -> dict[str, str]:
+    """The fields of a pull."""
     flags = (_WAIT if wait_s > 0 else 0) | (_INLINE if is_inline else 0) | (0 if commit_offset is None else _COMMIT)
     fields = {
         "consumerGroup": group,
@@ -92,10 +90,38 @@ async def pull(
         "expressionType": wanted.expression_type,
         "bname": queue.broker,
     }
-    if is_inline:
-        fields["subscription"] = wanted.expression
+    return {**fields, "subscription": wanted.expression} if is_inline else fields
+
+
+async def pull(
+    connections: Connections,
+    address: str,
+    queue: BrokerQueue,
+    offset: int,
+    *,
+    group: str,
+    wanted: Subscribed,
+    is_inline: bool,
+    wait_s: float = 0.0,
+    commit_offset: int | None = None,
+    limit: int = PULL_COUNT,
+) -> Pulled:
+    """Pull once. `is_inline` sends the filter along, for readers that the broker knows nothing of."""
+    fields = make_fields(
+        queue, offset, group=group, wanted=wanted, is_inline=is_inline, wait_s=wait_s, commit_offset=commit_offset,
+        limit=limit,
+    )  # fmt: skip
     answer = await connections.call(address, RequestCode.PULL_MESSAGE, fields, timeout_s=wait_s + ANSWER_EXTRA_S)
     return _read_answer(answer, queue, group, wanted)
+
+
+def read_offsets(answer: Command, asked: str) -> tuple[int, int, int]:
+    """Where to go on, and the first and the next offset of the queue. Raises Refused."""
+    try:
+        next_offset, low, high = (int(answer.fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
+    except (KeyError, ValueError) as error:
+        raise Refused(answer.code, f"an answer that makes no sense: {error!r}", asked=asked) from error
+    return next_offset, low, high
 
 
 def _read_answer(answer: Command, queue: BrokerQueue, group: str, wanted: Subscribed) -> Pulled:
@@ -103,10 +129,7 @@ def _read_answer(answer: Command, queue: BrokerQueue, group: str, wanted: Subscr
     status = _STATUSES.get(ResponseCode(answer.code)) if answer.code in set(ResponseCode) else None
     if status is None:
         raise refusal_of(answer, asked, topic=queue.topic, group=group)
-    try:
-        next_offset, low, high = (int(answer.fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
-    except (KeyError, ValueError) as error:
-        raise Refused(answer.code, f"an answer that makes no sense: {error!r}", asked=asked) from error
+    next_offset, low, high = read_offsets(answer, asked)
     messages = decode_messages(answer.data) if status is PullStatus.FOUND else []
     if wanted.is_tags and wanted.tags:
         # Brokers compare hashes, which may be those of other tags.

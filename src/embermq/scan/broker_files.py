@@ -34,12 +34,13 @@ def broker_place(
     secret_key: str | None = None,
     tls: bool = False,
     patience_s: float = PATIENCE_S,
+    scheme: str = BROKER_SCHEME,
 ) -> StorePlace:
     """The place of the store of the broker at `address`, which is `host:port`."""
     options = [(PATIENCE, str(patience_s))]
     if access_key is not None and secret_key is not None:
         options += [(ACCESS_KEY, access_key), (SECRET_KEY, Secret(secret_key))]
-    return StorePlace(f"{BROKER_SCHEME}{address}", (*options, *([(TLS, "true")] if tls else ())))
+    return StorePlace(f"{scheme}{address}", (*options, *([(TLS, "true")] if tls else ())))
 
 
 @lru_cache(maxsize=64)
@@ -47,7 +48,7 @@ def broker_line(place: StorePlace) -> BrokerLine:
     """The connections to the broker of a place; the same for all who ask."""
     options = dict(place.options)
     return BrokerLine(
-        place.address.removeprefix(BROKER_SCHEME),
+        place.address.partition("://")[2],
         credentials=make_credentials(options.get(ACCESS_KEY), options.get(SECRET_KEY)),
         tls=make_tls_context(options.get(TLS) == "true"),
         patience_s=float(options.get(PATIENCE, PATIENCE_S)),

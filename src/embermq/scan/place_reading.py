@@ -26,7 +26,7 @@ _SINGLE_READ: Final = 64 << 10  # bytes read for a record whose size nobody told
 _OTHER_MESSAGE: Final = "a queue's entry leads to it, but it belongs to another message"
 
 
-class _Expected(NamedTuple):
+class Expected(NamedTuple):
     """Which message is to be at each place; an offset of -1: any."""
 
     topics: Numbers
@@ -39,10 +39,10 @@ def read_queues(context: SplitContext, split: QueueSplit) -> Iterator[pa.RecordB
     places = _in_log(context, split, find_places(context.store, split.parts, context.add_loss))
     topics = np.array([context.engine.topics.add(part.topic.encode()) for part in split.parts], np.int64)
     queues = np.array([part.queue for part in split.parts], np.int64)
-    expected = _Expected(topics[places.parts], queues[places.parts], places.offsets)
+    expected = Expected(topics[places.parts], queues[places.parts], places.offsets)
     ends = places.positions + places.sizes
     for stretch in iter_stretches(context.store.system, split.files, places.positions, ends):
-        yield from _read_places(context, stretch, expected)
+        yield from read_places(context, stretch, expected)
 
 
 def read_single(context: SplitContext, split: RecordSplit) -> Iterator[pa.RecordBatch]:
@@ -71,7 +71,8 @@ def _in_log(context: SplitContext, split: QueueSplit, places: Places) -> Places:
     return Places(*(column[is_inside] for column in places))
 
 
-def _read_places(context: SplitContext, stretch: Stretch, expected: _Expected) -> Iterator[pa.RecordBatch]:
+def read_places(context: SplitContext, stretch: Stretch, expected: Expected) -> Iterator[pa.RecordBatch]:
+    """The wanted messages of the records of a stretch."""
     done = 0
     while done < len(stretch.places):
         looked = context.look(stretch.data, stretch.position, places=stretch.places[done:])
@@ -83,7 +84,7 @@ def _read_places(context: SplitContext, stretch: Stretch, expected: _Expected) -
             done += 1
 
 
-def _check(context: SplitContext, found: RowBatch, stretch: Stretch, expected: _Expected) -> RowBatch:
+def _check(context: SplitContext, found: RowBatch, stretch: Stretch, expected: Expected) -> RowBatch:
     """The rows that are what the queues say; the others are reported."""
     numbers = np.searchsorted(stretch.places, found.rows[at.ROW_AT]) + stretch.first
     is_right = (expected.offsets[numbers] < 0) | (
@@ -98,7 +99,7 @@ def _check(context: SplitContext, found: RowBatch, stretch: Stretch, expected: _
     return found.keep(np.flatnonzero(is_right))
 
 
-def _read_plain(context: SplitContext, stretch: Stretch, number: int, expected: _Expected) -> Iterator[pa.RecordBatch]:
+def _read_plain(context: SplitContext, stretch: Stretch, number: int, expected: Expected) -> Iterator[pa.RecordBatch]:
     """The record that an engine stopped at, which is the stretch's `number`th."""
     place, row = int(stretch.places[number]), stretch.first + number
     position = stretch.position + place

@@ -15,8 +15,9 @@ import pyarrow as pa
 from embermq.scan.engine import choose_engine
 from embermq.scan.joining import join_small
 from embermq.scan.place_reading import read_queues, read_single
+from embermq.scan.pull_reading import PullContext, read_pulled
 from embermq.scan.split_context import MakeEngine, SplitContext
-from embermq.scan.splits import LogSplit, QueueSplit, RecordSplit, Split
+from embermq.scan.splits import LogSplit, PullSplit, QueueSplit, RecordSplit, Split
 from embermq.scan.stretch_reading import read_stretch
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import OffsetRange, Wanted
@@ -37,6 +38,10 @@ def read_split(
             parts = tuple(OffsetRange(*part) for part in split.parts)
             chosen = replace(wanted, topics=None, pattern=None, system_topics=True, ranges=parts)
             batches = read_queues(SplitContext(split, chosen, tally, make_engine), split)
+        case PullSplit():
+            parts = tuple(OffsetRange(*part) for part in split.parts)
+            chosen = replace(wanted, topics=None, pattern=None, system_topics=True, ranges=parts)
+            batches = read_pulled(PullContext(split, chosen, tally, make_engine), split)
         case RecordSplit():
             batches = read_single(SplitContext(split, wanted, tally, make_engine), split)
     yield from join_small(batches)

@@ -6,6 +6,7 @@ Only loaded where pyarrow is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TypeAlias
 
 from embermq.errors import CorruptRecord, DamagedRecord, DataLoss
@@ -13,7 +14,7 @@ from embermq.scan.engine import Engine, Looked, Numbers
 from embermq.scan.file_walk import FileWalk
 from embermq.scan.matching import Matcher
 from embermq.scan.selecting import Selector
-from embermq.scan.splits import QueuePart, QueueSplit, Split
+from embermq.scan.splits import PullSplit, QueuePart, QueueSplit, Split
 from embermq.scan.store_files import StoreFiles
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import Wanted
@@ -25,14 +26,19 @@ class SplitContext:
     """One split, being read."""
 
     def __init__(self, split: Split, wanted: Wanted, tally: Tally, make_engine: MakeEngine) -> None:
-        self.store = StoreFiles(split.place)
+        self.place = split.place
         self.files = split.files
         self.log_end = split.log_end
         self._wanted = wanted
         self._tally = tally
-        matcher = Matcher(wanted, through_queues=isinstance(split, QueueSplit))
+        matcher = Matcher(wanted, through_queues=isinstance(split, QueueSplit | PullSplit))
         self.engine = make_engine(matcher.accepts_topic)
         self.selector = Selector(wanted, self.engine, matcher, self.add_damage)
+
+    @cached_property
+    def store(self) -> StoreFiles:
+        """The files, for those who read them."""
+        return StoreFiles(self.place)
 
     def look(self, data: memoryview, position: int, *, stop: int = -1, places: Numbers | None = None) -> Looked:
         """What the engine finds; see Engine.find."""
@@ -60,12 +66,12 @@ class SplitContext:
     def add_damage(self, position: int, reason: str) -> None:
         """Count a damaged record. Raises DamagedRecord unless it may be skipped."""
         file = next((file for file in self.files if file.start <= position < file.end), None)
-        path = self.store.name_of(file.path) if file else self.store.place.address
+        path = self.store.name_of(file.path) if file else self.place.address
         damage = DamagedRecord(path, position=position, reason=reason)
         self._tally.add_damage(damage, skip=self._wanted.skip_damaged)
 
     def add_loss(self, part: QueuePart, count: int, reason: str) -> None:
         """Count messages that are gone. Raises DataLoss unless they may be."""
-        place = f"{self.store.place.address}, topic {part.topic!r}, queue {part.queue}"
+        place = f"{self.place.address}, topic {part.topic!r}, queue {part.queue}"
         loss = DataLoss(place, what=f"{count} of the offsets [{part.begin}, {part.end})", reason=reason)
         self._tally.add_loss(loss, count, fail=self._wanted.fail_on_loss)

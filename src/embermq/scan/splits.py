@@ -1,7 +1,8 @@
 """The pieces of a read. Each is plain data: it travels to whoever reads it.
 
 A LogSplit is a stretch of the log, and holds the records that begin in it. A QueueSplit is parts of queues, whose
-records are found through the queues' entries. A RecordSplit is single records, found through the key index.
+records are found through the queues' entries. A RecordSplit is single records, found through the key index. A PullSplit
+is parts of queues, too, but of a broker that gives nothing but messages.
 
 Only loaded where pyarrow is.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-BROKER_SCHEME: Final = "embermq://"  # and `host:port` of a broker
+BROKER_SCHEME: Final = "embermq://"  # and `host:port` of a broker whose files are read
+PULL_SCHEME: Final = "rocketmq://"  # of one whose messages are pulled
 
 
 class LogFile(NamedTuple):
@@ -87,4 +89,16 @@ class RecordSplit:
     log_end: int
 
 
-Split: TypeAlias = LogSplit | QueueSplit | RecordSplit
+@dataclass(frozen=True, slots=True)
+class PullSplit:
+    """Messages of queues, pulled from their broker."""
+
+    place: StorePlace
+    broker: str
+    group: str  # that pulls; no offset of it moves
+    parts: tuple[QueuePart, ...]
+    files: tuple[LogFile, ...] = ()  # nobody knows them
+    log_end: int = 0
+
+
+Split: TypeAlias = LogSplit | QueueSplit | RecordSplit | PullSplit

@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from embermq.scan.splits import LogFile, StorePlace
+from embermq.scan.store_files import StoreFiles
 from embermq.scan.survey import QueueState, Survey
 
 
@@ -29,6 +30,18 @@ class StoreState(NamedTuple):
 
 def look(place: StorePlace) -> StoreState:
     """Look at a store. Raises StoreMissing, or another StoreError for files that are not as they should be."""
+    if place.is_broker:
+        return _ask(place)
     with closing(Survey(place)) as survey:
         queues = tuple(survey.states(survey.queues))
         return StoreState(place, survey.files, survey.end, queues, survey.is_settled)
+
+
+def _ask(place: StorePlace) -> StoreState:
+    """The same, for which a broker has the answers."""
+    store = StoreFiles(place)
+    owner = store.system.ask_owner()  # before files are listed, as in Survey
+    assert owner is not None, "brokers own their files"
+    files = store.find_log()
+    queues = tuple(sorted(QueueState(*queue, *offsets) for queue, offsets in owner.queues.items()))
+    return StoreState(place, files, min(owner.log_end, files[-1].end if files else 0), queues, is_settled=True)

@@ -1,0 +1,66 @@
+"""A live cluster, as options describe it: who is there, and how to reach them. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from embermq.client.blocking_routes import BlockingRoutes
+from embermq.client.client import make_credentials, make_tls_context
+from embermq.client.connections import parse_addresses
+from embermq.errors import TopicNotFound
+from embermq.scan.broker_files import broker_place
+from embermq.scan.splits import StorePlace
+from embermq_spark.options import ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Name servers, and who asks them."""
+
+    namesrv: str
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Cluster:
+        assert options.namesrv is not None
+        return cls(options.namesrv, options.access_key, options.secret_key, options.tls)
+
+    @property
+    def routes(self) -> BlockingRoutes:
+        """Asks the name servers. Raises SettingsError for addresses that are none."""
+        return _routes_of(self)
+
+    def find_brokers(self, topics: Iterable[str]) -> dict[str, str]:
+        """The addresses of brokers by name: those that have `topics`, or all without any.
+
+        Raises TopicNotFound, or ReadLost if no name server answers.
+        """
+        named = sorted(topics)
+        if not named:
+            return self.routes.find_brokers()
+        found: dict[str, str] = {}
+        for topic in named:
+            route = self.routes.find_route(topic)
+            if route is None:
+                raise TopicNotFound(topic)
+            found |= {queue.broker: route.readers[queue.broker] for queue in route.read_queues}
+        return found
+
+    def place_of(self, address: str, scheme: str) -> StorePlace:
+        """A broker of this cluster, for scans."""
+        return broker_place(
+            address, access_key=self.access_key, secret_key=self.secret_key, tls=self.tls, scheme=scheme
+        )
+
+
+@lru_cache(maxsize=16)
+def _routes_of(cluster: Cluster) -> BlockingRoutes:
+    return BlockingRoutes(
+        parse_addresses(cluster.namesrv),
+        credentials=make_credentials(cluster.access_key, cluster.secret_key),
+        tls=make_tls_context(cluster.tls),
+    )
