@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
     "filters": {"errors", "model"},
     "scan": {"errors", "clock", "model", "format", "kernels", "files", "log", "filters", "client"},
+    "jobs": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "filters", "client", "scan"},
     "net": {"errors", "clock", "model", "format", "kernels"},
     "rpc": {"errors", "clock", "model", "format"},
     "access": {"errors", "clock", "model", "format", "files", "rpc"},
@@ -40,12 +41,13 @@ MAY_IMPORT = {
     },
     "cli": {
         *("errors", "clock", "model", "format", "kernels", "files", "log", "store", "net", "client", "admin"),
-        *("server", "__version__"),
+        *("server", "jobs", "__version__"),
     },
     "__main__": {"cli"},
     "": {"errors", "clock", "model", "kernels", "store", "client"},  # embermq/__init__.py: the public names
     "embermq_spark": {
         *("errors", "clock", "model", "filters", "format", "kernels", "files", "log", "store", "client", "scan"),
+        "jobs",
     },
     "pyspark_embermq": set(),
 }

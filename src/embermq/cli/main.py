@@ -84,6 +84,8 @@ def _code_of(error: Exception) -> ExitCode:
             return ExitCode.NOT_FOUND
         case errors.StoreLocked() | errors.StoreReadOnly() | PermissionError():
             return ExitCode.REFUSED
+        case errors.TargetExists() | errors.NoRoom():
+            return ExitCode.REFUSED
         case errors.NotPermitted() | errors.NotSupported() | errors.Refused():
             return ExitCode.REFUSED
         case errors.SettingsError():

@@ -1,0 +1,45 @@
+"""What all commands have in common that run a job: where its tasks run, and how far it is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from embermq.jobs.progress import Progress
+    from embermq.jobs.running import Runner
+
+
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--spark` and `--workers`."""
+    parser.add_argument(
+        "--spark",
+        metavar="MASTER",
+        help="run on this Spark: local[*], spark://HOST:PORT, yarn, k8s://…, or sc://HOST:PORT for Spark Connect; "
+        "without it in processes of this machine",
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=_count, help="processes to run in, without --spark; one a core unless given"
+    )
+
+
+@contextmanager
+def open_job(arguments: argparse.Namespace, job: str) -> Iterator[tuple[Runner, Progress]]:
+    """Where the tasks of a job run, as `arguments` say, and who is told how far it is."""
+    from embermq.jobs.progress import Progress, choose_show
+    from embermq.jobs.running import open_runner
+
+    with (
+        Progress(job, choose_show(as_json=arguments.json)) as progress,
+        open_runner(arguments.spark, workers=arguments.workers) as runner,
+    ):
+        yield runner, progress
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: at least 1")
+    return number

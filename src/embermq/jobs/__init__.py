@@ -1,0 +1,1 @@
+"""Work on whole stores that takes a while: cut into tasks over byte ranges, run in processes here or on Spark."""

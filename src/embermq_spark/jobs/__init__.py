@@ -1,0 +1,1 @@
+"""The jobs of `embermq.jobs` as functions of a Spark session."""

@@ -1,0 +1,196 @@
+"""Runs the tasks of a job on Spark: one task of Spark for each.
+
+Tasks travel pickled, results come back so. What an EmberError stops is not tried again: it would be the same. For
+everything else Spark tries a task again, on another machine if there is one.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from embermq.errors import EmberError, MasterUnreachable, SettingsError, TaskFailed
+from embermq.jobs.failures import Failure
+from embermq_spark.sessions import session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from embermq.jobs.progress import Report
+    from embermq.jobs.running import Work
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_LOOK_EVERY_S: Final = 0.2
+_FAR_WORKERS: Final = 16  # where nobody tells how many there are
+_CONNECT_TIMEOUT_S: Final = 5.0
+_ADDRESSED: Final = re.compile(r"(?:spark|sc)://([^/;]+)")  # masters that are tried before a JVM is started
+_SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+
+
+class SparkRunner:
+    """Runs tasks in a session, which stays open."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._is_classic = not _is_remote(spark)
+
+    @property
+    def workers(self) -> int:
+        """See `running.Runner`. A server that is far away does not tell; it gets enough for many."""
+        return int(self._spark.sparkContext.defaultParallelism) if self._is_classic else _FAR_WORKERS
+
+    def run(self, work: Work[T, R], tasks: Sequence[T], report: Report) -> list[R]:
+        """See `running.Runner`."""
+        if not tasks:
+            return []
+        done = self._spark.sparkContext.accumulator(0) if self._is_classic else None
+        wrapped = _wrap(work, [pickle.dumps(task) for task in tasks], done.add if done is not None else _nobody)
+        frame = self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(wrapped, "number long, result binary")
+        collecting = _Collecting(self._spark, frame)
+        reported = 0
+        try:
+            while not collecting.wait(_LOOK_EVERY_S):
+                if done is not None:
+                    report(done.value - reported)
+                    reported = done.value
+        except BaseException:
+            collecting.interrupt()
+            raise
+        rows = collecting.rows()
+        if done is not None:
+            report(done.value - reported)
+        return [_result_of(data) for _, data in sorted(rows)]
+
+
+@contextmanager
+def open_spark_runner(master: str) -> Iterator[SparkRunner]:
+    """A runner on `master`, or on the Spark Connect server at `sc://host:port`; its session ends with the block
+    unless it was there before.
+
+    Raises MasterUnreachable if nobody answers, SettingsError for what is no master.
+    """
+    _check_reachable(master)
+    where = {"remote": master} if master.startswith("sc://") else {"master": master}
+    before = signal.getsignal(signal.SIGINT)
+    is_ours = SparkSession.getActiveSession() is None
+    try:
+        spark = session("embermq", settings=_SETTINGS if "master" in where else None, **where)
+    except EmberError:
+        raise
+    except Exception as error:  # py4j's, gRPC's and Spark's own have nothing else in common
+        line = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        raise SettingsError(f"no Spark session with master {master!r}: {line}") from error
+    finally:
+        with suppress(ValueError):  # only the main thread may
+            signal.signal(signal.SIGINT, before)  # Spark's own cancels jobs of others, too
+    try:
+        yield SparkRunner(spark)
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def _check_reachable(master: str) -> None:
+    """Try the addresses that a master names: Spark itself would try for minutes."""
+    found = _ADDRESSED.match(master)
+    if found is None:
+        return
+    causes = []
+    for address in found[1].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise SettingsError(f"master {master!r}: {address!r} is no host and port")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+        except (OSError, OverflowError) as error:
+            causes.append(f"{address}: {error}")
+        else:
+            return
+    raise MasterUnreachable(master, "; ".join(causes))
+
+
+class _Collecting(threading.Thread):
+    """Has Spark do the work, while another thread looks how far it is."""
+
+    def __init__(self, spark: SparkSession, frame: Any) -> None:
+        super().__init__(name="embermq-job", daemon=True)
+        self._spark = spark
+        self._frame = frame
+        self._tag = f"embermq-{uuid.uuid4().hex}"
+        self._rows: list[tuple[int, bytes]] = []
+        self._error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        self._spark.addTag(self._tag)  # of this thread alone
+        try:
+            table = self._frame.toArrow()
+            self._rows = list(zip(table["number"].to_pylist(), table["result"].to_pylist(), strict=True))
+        except Exception as error:
+            self._error = error
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it is over, after `timeout_s` at most."""
+        self.join(timeout_s)
+        return not self.is_alive()
+
+    def interrupt(self) -> None:
+        """Have Spark stop the tasks, and wait until it has."""
+        self._spark.interruptTag(self._tag)
+        self.join()
+
+    def rows(self) -> list[tuple[int, bytes]]:
+        """Number and result of each task. Raises TaskFailed."""
+        if self._error is None:
+            return self._rows
+        lines = [line.strip() for line in str(self._error).splitlines() if line.strip()]
+        if not isinstance(self._error, PySparkException):
+            raise self._error
+        cause = next((line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception): ", line)), lines[0])
+        raise TaskFailed(f"{cause}; Spark's log says more") from self._error
+
+
+def _wrap(
+    work: Work[Any, Any], tasks: list[bytes], report: Report
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What Spark calls with the numbers of tasks."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                try:
+                    result = work(pickle.loads(tasks[number]), report)
+                except EmberError as error:
+                    result = Failure.of(error)
+                yield pa.record_batch([[number], [pickle.dumps(result)]], ["number", "result"])
+
+    return run
+
+
+def _result_of(data: bytes) -> Any:
+    result = pickle.loads(data)
+    if isinstance(result, Failure):
+        raise result.to_error()
+    return result
+
+
+def _nobody(size: int) -> None:
+    """Nobody is told."""
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,62 @@
+"""Tasks of jobs on Spark: the same as in local processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embermq.errors import CorruptRecord, MasterUnreachable, SettingsError, TaskFailed
+from embermq.jobs.running import open_runner
+from tests.free_ports import free_address
+from tests.unit.jobs.test_local_runner import fail, square
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_results_come_in_the_order_of_tasks_and_all_bytes_are_told(spark: SparkSession) -> None:
+    from embermq_spark.jobs.running import SparkRunner
+
+    told: list[int] = []
+    assert SparkRunner(spark).run(square, range(20), told.append) == [number * number for number in range(20)]
+    assert sum(told) == sum(range(20))
+    assert SparkRunner(spark).run(square, [], told.append) == []
+
+
+def test_errors_arrive_as_they_were(spark: SparkSession) -> None:
+    from embermq_spark.jobs.running import SparkRunner
+
+    with pytest.raises(CorruptRecord) as caught:
+        SparkRunner(spark).run(fail, [1, 3], lambda size: None)
+    assert caught.value.position == 77
+    with pytest.raises(TaskFailed, match="ZeroDivisionError: oh"):
+        SparkRunner(spark).run(fail, [1, 7], lambda size: None)
+
+
+CONNECTED = """
+import sys
+from embermq.jobs.running import open_runner
+from tests.unit.jobs.test_local_runner import square
+with open_runner(sys.argv[1]) as runner:
+    print(runner.run(square, [2, 3], lambda size: None))
+"""
+
+
+def test_tasks_run_through_spark_connect(connect_address: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", CONNECTED, connect_address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout == "[4, 9]\n", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_a_master_that_cannot_be_reached_is_told_at_once(scheme: str, spark_environment: None) -> None:
+    with pytest.raises(MasterUnreachable, match="start it"), open_runner(f"{scheme}://{free_address()}"):
+        pass
+
+
+def test_what_is_no_address_is_told_at_once(spark_environment: None) -> None:
+    with pytest.raises(SettingsError, match="no host and port"), open_runner("spark://nowhere"):
+        pass
