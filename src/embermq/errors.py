@@ -46,12 +46,7 @@
     │       └── TooManyKeys
     ├── SettingsError         a setting that cannot be
     │   └── UnknownColumn     a column that messages do not have
-    ├── JobError              a job over whole stores that cannot begin, or not go on
-    │   ├── TargetExists      what it is to make is there already
-    │   ├── NoRoom            the disk has less space than it needs
-    │   ├── MasterUnreachable no Spark answers there
-    │   ├── TaskFailed        for a cause that nobody foresaw
-    │   └── WorkerLost        the process of a task is gone
+    ├── JobError              a job over whole stores: see jobs/errors.py
     ├── EngineError           compiled code that cannot be had; plain code does its work
     │   ├── EngineMissing     numba is not installed, or not wanted
     │   ├── CompileFailed     no code came out
@@ -417,49 +412,6 @@ class UnknownColumn(SettingsError):
         hint = f"the nearest is {nearest!r}" if nearest else f"there are {', '.join(known)}"
         super().__init__(f"no column {name[:300]!r}; {hint}")
         self.name = name
-
-
-class JobError(EmberError):
-    """A job over whole stores cannot begin, or cannot go on; nothing that was there is changed."""
-
-
-class TargetExists(JobError):
-    """What a job is to make is there already."""
-
-    def __init__(self, path: Path | str) -> None:
-        super().__init__(f"{path} exists already; name a directory that does not, or move this one away")
-        self.path = path
-
-
-class NoRoom(JobError):
-    """The disk has less space than a job needs."""
-
-    def __init__(self, path: Path | str, *, needs: int, free: int) -> None:
-        super().__init__(f"no room for {path}: it takes up to {needs} bytes, {free} are free; name another disk")
-        self.path = path
-
-
-class MasterUnreachable(JobError):
-    """No Spark answers at the address of its master."""
-
-    def __init__(self, master: str, reason: str) -> None:
-        super().__init__(f"no Spark answers at {master} ({reason}); start it, or correct the address")
-        self.master = master
-
-
-class TaskFailed(JobError):
-    """A task of a job failed for a cause that nobody foresaw."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"a task failed: {reason}")
-
-
-class WorkerLost(JobError):
-    """The process that worked on a task is gone."""
-
-    def __init__(self, pid: int, code: int) -> None:
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        super().__init__(f"worker process {pid} {how}; too little memory is the usual cause: use fewer workers")
 
 
 class EngineError(EmberError):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embermq.errors import CorruptRecord, MasterUnreachable, SettingsError, TaskFailed
+from embermq.errors import CorruptRecord, SettingsError
+from embermq.jobs.errors import MasterUnreachable, TaskFailed
 from embermq.jobs.running import open_runner
 from tests.free_ports import free_address
 from tests.unit.jobs.test_local_runner import fail, square

@@ -76,6 +76,7 @@ def _answer(error: Exception) -> ExitCode:
 
 def _code_of(error: Exception) -> ExitCode:
     from embermq import errors
+    from embermq.jobs.errors import NoRoom, TargetExists
 
     match error:
         case errors.StoreMissing() | errors.TopicNotFound() | errors.GroupNotFound() | errors.MessageNotFound():
@@ -84,7 +85,7 @@ def _code_of(error: Exception) -> ExitCode:
             return ExitCode.NOT_FOUND
         case errors.StoreLocked() | errors.StoreReadOnly() | PermissionError():
             return ExitCode.REFUSED
-        case errors.TargetExists() | errors.NoRoom():
+        case TargetExists() | NoRoom():
             return ExitCode.REFUSED
         case errors.NotPermitted() | errors.NotSupported() | errors.Refused():
             return ExitCode.REFUSED

@@ -5,7 +5,8 @@ from __future__ import annotations
 import traceback
 from typing import NamedTuple
 
-from embermq.errors import EmberError, TaskFailed
+from embermq.errors import EmberError
+from embermq.jobs.errors import TaskFailed
 
 
 class Failure(NamedTuple):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from embermq.errors import WorkerLost
+from embermq.jobs.errors import WorkerLost
 from embermq.jobs.failures import Failure
 from embermq.jobs.progress import Report
 

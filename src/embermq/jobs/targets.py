@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from embermq.errors import NoRoom, StoreLocked, StoreReadOnly, TargetExists
+from embermq.errors import StoreLocked, StoreReadOnly
 from embermq.files.durable import make_directory, sync_directory
 from embermq.files.lock import LOCK_NAME, DirectoryLock
 from embermq.files.space import DiskSpace
+from embermq.jobs.errors import NoRoom, TargetExists
 
 _RESULT = "result"
 _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}

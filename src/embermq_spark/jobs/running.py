@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from embermq.errors import EmberError, MasterUnreachable, SettingsError, TaskFailed
+from embermq.errors import EmberError, SettingsError
+from embermq.jobs.errors import MasterUnreachable, TaskFailed
 from embermq.jobs.failures import Failure
 from embermq_spark.sessions import session
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from embermq.errors import CorruptRecord, TaskFailed, WorkerLost
+from embermq.errors import CorruptRecord
+from embermq.jobs.errors import TaskFailed, WorkerLost
 from embermq.jobs.local_runner import LocalRunner
 from embermq.jobs.progress import Report
 

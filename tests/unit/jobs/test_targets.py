@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from embermq.errors import NoRoom, StoreLocked, TargetExists
+from embermq.errors import StoreLocked
+from embermq.jobs.errors import NoRoom, TargetExists
 from embermq.jobs.targets import building, check_target
 
 
