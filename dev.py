@@ -7,7 +7,7 @@
     python3 dev.py test ARGS        only pytest, with these arguments: paths, -k WORD, -x, …
     python3 dev.py check            format, lint and types alone
     python3 dev.py fix              mend format and lint where that can be done by itself
-    python3 dev.py bench [NAME]     measure: all of bench/, or bench/NAME.py
+    python3 dev.py bench [NAME]     measure: all of bench/, or bench/NAME.py; `send` and `consume` are parts of peers
 
 What it makes is in .venv/ and .cache/, both ignored by git; delete them to start afresh.
 """
@@ -28,6 +28,8 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "embermq-installed"
 CONSTRAINTS = "constraints.txt"
 OLDEST_PYTHON = (3, 11)
+PARTS_OF_PEERS = {"send": "send-4x128", "consume": "pull-32,consume"}  # for daily use, with the measures of each
+DAILY_PEERS = "ember-async,ember-plain,redis-everysec,nats,rocketmq-async"
 
 
 def main() -> int:
@@ -87,8 +89,11 @@ def bench(arguments: list[str]) -> int:
     known = sorted(path.stem for path in (ROOT / "bench").glob("[!_]*.py"))
     named = bool(arguments) and not arguments[0].startswith("-")
     names, rest = ([arguments[0]], arguments[1:]) if named else (known, arguments)
+    if named and names[0] in PARTS_OF_PEERS:
+        chosen = ["--only", DAILY_PEERS, "--measures", PARTS_OF_PEERS[names[0]], "--rounds", "3"]
+        names, rest = ["peers"], [*chosen, *rest]
     if not set(names) <= set(known):
-        say(f"no bench/{names[0]}.py; there are: {', '.join(known) or 'none yet'}")
+        say(f"no bench/{names[0]}.py; there are: {', '.join([*known, *PARTS_OF_PEERS])}")
         return 2
     set_up("dev", "fast", "spark")
     if not {"peers", "growth"}.isdisjoint(names):

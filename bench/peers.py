@@ -9,6 +9,8 @@ acknowledged, and `ember store verify` must find nothing, or the bench fails.
 A whole run takes the better part of an hour, keeps its results in bench/results/peers.json, and writes them into
 docs/performance.md. For daily use, some servers and measures are enough, which takes seconds and is only printed:
 
+    python3 dev.py bench send                   sends 4 × 128 of all that need not wait for the disk: two minutes
+    python3 dev.py bench consume                pulls of 32, and consuming what is being sent
     python3 dev.py bench peers --only ember-async,redis-everysec --measures send-4x128 --rounds 1 --seconds 1
     python3 dev.py bench peers --document       write docs/performance.md from the results that are there
 """
@@ -28,7 +30,7 @@ from bench.report.bars import outcomes
 from bench.report.machine import machine
 from bench.report.medians import medians
 from bench.report.page import RESULTS, read_results, write_page
-from bench.report.tables import text_bars, text_rows
+from bench.report.tables import text_bars, text_ratios, text_rows
 from bench.servers.peers import PEERS
 
 LEAST_ROUNDS = 5  # of a run that is kept
@@ -105,6 +107,7 @@ def conclude(rounds: Rounds) -> dict[str, Any]:
 def show(results: dict[str, Any], rounds: Rounds) -> None:
     rows = results["medians"]
     print("\n" + "\n".join(text_rows(rows)))
+    print("\n" + "\n".join(text_ratios(rows)))
     found = [one for one in outcomes(rows, read_results("append"), read_results("growth")) if one.found is not None]
     if found:
         print("\n" + "\n".join(text_bars(found)))

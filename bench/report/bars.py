@@ -56,6 +56,8 @@ BARS = (
     _bar("send 4 × 128, to Redis everysec", 3, "send-4x128", "redis-everysec"),
     _bar("send 4 × 128, to NATS", 2.5, "send-4x128", "nats"),
     _bar("send 4 × 128, to RocketMQ", 10, "send-4x128", "rocketmq-async"),
+    _bar("send 4 × 128 without engine, to Redis everysec", 0.4, "send-4x128", "redis-everysec", ours="ember-plain"),
+    _bar("send 4 × 128 without engine, to RocketMQ", 1.5, "send-4x128", "rocketmq-async", ours="ember-plain"),
     Bar("batches of 32, to Redis everysec", 6, ("batch-32", "ember-async"), ("send-4x128", "redis-everysec")),
     Bar(
         "batches of 32, to Kafka, per CPU second", 10, ("batch-32", "ember-async"), ("batch-32", "kafka"), per_cpu=True

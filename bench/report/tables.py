@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bench.report.bars import Outcome
-from bench.report.medians import Row
+from bench.report.medians import Row, find_ratio
 
 GENERATOR_BOUND = 0.95  # the share of its core from which on the generator, and not the server, limits the rate
 HEADS = ("msgs/s", "p50 µs", "p99 µs", "CPU µs/msg", "CPU", "MiB", "errors")
@@ -24,6 +24,19 @@ def text_rows(rows: Sequence[Row]) -> Iterable[str]:
         yield f"{row['measure']:<12}{row['peer']:<16}" + "".join(f"{cell:>12}" for cell in cells(row))
     if any(row["generator_share"] > GENERATOR_BOUND for row in rows):
         yield "* the load generator had no more: the server may be faster"
+
+
+def text_ratios(rows: Sequence[Row]) -> Iterable[str]:
+    """Ours to each other server: messages a second, and messages per second of CPU time."""
+    ours = list(dict.fromkeys(row["peer"] for row in rows if row["peer"].startswith("ember")))
+    others = [(row["measure"], row["peer"]) for row in rows if row["peer"] not in ours]
+    if not ours or not others:
+        return
+    yield f"{'measure':<12}{'compared with':<16}" + "".join(f"{name:>14}{'per CPU':>10}" for name in ours)
+    for measure, other in others:
+        found = [find_ratio(rows, (measure, name), (measure, other)) for name in ours]
+        pairs = [(amount(ratio.rate, "×"), amount(ratio.cpu, "×")) if ratio else ("–", "–") for ratio in found]
+        yield f"{measure:<12}{other:<16}" + "".join(f"{rate:>14}{cpu:>10}" for rate, cpu in pairs)
 
 
 def text_bars(found: Sequence[Outcome]) -> Iterable[str]:

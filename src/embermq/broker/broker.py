@@ -319,4 +319,4 @@ async def _every(seconds: float, work: Callable[[], object], *, in_thread: bool 
             else:
                 work()
         except Exception:
-            log.exception("%s failed; it is tried again", getattr(work, "__qualname__", work))
+            log.exception("duty failed, it is tried again name=%s", getattr(work, "__qualname__", work))

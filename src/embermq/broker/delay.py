@@ -168,11 +168,11 @@ class DelayDelivery:
             log.error("delayed message lost level=%d position=%d reason=%s", level, entry.position, error)
             return None
         if target is None or target[0] == HALF_TOPIC:
-            log.error("delayed message dropped level=%d position=%d reason=it names no topic", level, entry.position)
+            log.error("delayed message dropped, it names no topic level=%d position=%d", level, entry.position)
             return None
         topic, queue = target
         if self._topics.find(topic) is None:
-            log.warning("delayed message dropped level=%d topic=%s reason=the topic was deleted", level, topic)
+            log.warning("delayed message dropped, its topic was deleted level=%d topic=%s", level, topic)
             return None
         return _again(record, topic, queue)
 

@@ -245,7 +245,7 @@ class Membership:
             return
         for topic, wanted in conflicts:
             wishes = ", ".join(f"{wish} by {' '.join(ids)}" for wish, ids in wanted.items())
-            log.warning("subscriptions differ group=%s topic=%s wanted: %s", group.name, topic, wishes)
+            log.warning("subscriptions differ group=%s topic=%s wanted=%s", group.name, topic, wishes)
         if conflicts:
             self._conflicts[group.name] = conflicts
         else:

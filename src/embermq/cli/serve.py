@@ -138,7 +138,7 @@ def _run(settings: Settings, arguments: argparse.Namespace, *, with_broker: bool
         settings = dataclasses.replace(settings, access=access)
     if settings.unused:
         names = ", ".join(settings.unused)
-        logging.getLogger(__name__).warning("settings of RocketMQ that EmberMQ has no need of: %s", names)
+        logging.getLogger(__name__).warning("settings of RocketMQ that EmberMQ has no need of names=%s", names)
 
     async def serve() -> None:
         process = Process(

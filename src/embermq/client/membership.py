@@ -173,7 +173,12 @@ class Membership:
         try:
             await work
         except (EmberError, TimeoutError) as error:
-            log.warning("%s failed group=%s cause=%s", what, self.group, str(error) or type(error).__name__)
+            log.warning(
+                "request failed, going on without request=%s group=%s cause=%s",
+                what,
+                self.group,
+                str(error) or type(error).__name__,
+            )
 
     # What goes on all the time.
 

@@ -341,7 +341,7 @@ class FileChain:
 
     def _drop(self, what: str, path: Path) -> None:
         if not self.read_only:
-            log.warning("%s file deleted file=%s", what, path)
+            log.warning("file deleted kind=%s file=%s", what, path)
             path.unlink()
             sync_directory(path.parent)
 

@@ -100,7 +100,7 @@ class Routes:
         broker = self._brokers.get(who.name) or _Broker(who.cluster, who.name)
         self._check(broker, who, registration, is_local=peer is None)
         if self._is_outdated(broker, who, registration.topics.version):
-            log.warning("registration ignored broker=%s address=%s reason=another is newer", who.name, who.address)
+            log.warning("registration ignored, another is newer broker=%s address=%s", who.name, who.address)
             return Registered()
         is_new = broker.addresses.get(who.broker_id) != who.address
         self._place(broker, who)

@@ -203,12 +203,12 @@ class Server:
             return None
         context = None if self._tls_mode is TlsMode.DISABLED else self._tls_context()
         if context is None:
-            log.warning("connection refused peer=%s reason=it wants TLS, which is off", peer)
+            log.warning("connection refused peer=%s reason=%s", peer, "it wants TLS, which is off")
         return context
 
     def _must_encrypt(self, first: bytes, peer: Host) -> bool:
         if self._tls_mode is TlsMode.ENFORCING and first[0] != CLIENT_HELLO:
-            log.warning("connection refused peer=%s reason=it is not encrypted, and TLS is required", peer)
+            log.warning("connection refused peer=%s reason=%s", peer, "it is not encrypted, and TLS is required")
             return True
         return False
 
@@ -220,7 +220,7 @@ class Server:
         while True:
             await asyncio.sleep(IDLE_CHECK_S)
             for connection in [each for each in self.connections if each.is_idle]:
-                log.info("connection closed peer=%s reason=idle", connection.peer)
+                log.info("connection closed peer=%s reason=%s", connection.peer, "idle")
                 connection.close()
 
 

@@ -95,7 +95,7 @@ def _spare_collections() -> None:
 
 
 def _report(done: int, total: int) -> None:
-    log.info("recovering done=%d of=%d bytes", done, total)
+    log.info("recovering done_bytes=%d of_bytes=%d", done, total)
 
 
 class BrokerServer:
@@ -189,14 +189,8 @@ class BrokerServer:
 
     async def _start_engine(self) -> None:
         """Have kernels take over what they can, once they are loaded; until then, and without them, all is plain."""
-        if self._has_access:
-            log.info("engine off reason=access control looks at every request")
-            return
-        if self.store.settings.property_crc:
-            log.info("engine off reason=property_crc, which kernels do not write")
-            return
-        if not loading.is_installed():
-            log.info("engine off reason=numba is not installed, or EMBERMQ_ENGINE is off")
+        if (reason := self._why_plain()) is not None:
+            log.info("engine off reason=%s", reason)
             return
         began = time.monotonic()
         try:
@@ -209,6 +203,14 @@ class BrokerServer:
         self.fast = fast
         _spare_collections()
         log.info("engine on seconds=%.1f", time.monotonic() - began)
+
+    def _why_plain(self) -> str | None:
+        """What keeps kernels from taking over; None if nothing does."""
+        if self._has_access:
+            return "access control looks at every request"
+        if self.store.settings.property_crc:
+            return "property_crc, which kernels do not write"
+        return None if loading.is_installed() else "numba is not installed, or EMBERMQ_ENGINE is off"
 
     def _host_for(self, peer: Peer) -> Host:
         """Our address as this client reaches it."""

@@ -91,7 +91,7 @@ class LocalRegistration:
             try:
                 self._register()
             except EmberError as error:
-                log.warning("not registered name_server=local reason=%s", error)
+                log.warning("not registered name_server=%s reason=%s", "local", error)
 
     def _register(self) -> None:
         self._name_server.routes.register(self._who(), self._broker.registration(), is_whole=True)

@@ -61,7 +61,7 @@ class TlsContext:
             if not self._path.exists():
                 make_directory(self._path.parent)
                 replace_file(self._path, make_self_signed(), is_private=True)
-                log.info("certificate made path=%s kind=self-signed", self._path)
+                log.info("self-signed certificate made path=%s", self._path)
             return self._load(self._path, self._path, None)
         except (ImportError, OSError, SettingsError) as error:
             log.error("no TLS path=%s cause=%s; name a certificate of your own", self._path, error)

@@ -57,5 +57,5 @@ class Housekeeper:
         try:
             duty.act()
         except Exception:
-            log.exception("duty failed name=%s; tried again in %.1f s", duty.name, duty.interval_s)
+            log.exception("duty failed, it is tried again name=%s seconds=%.1f", duty.name, duty.interval_s)
         duty.due = self._clock.monotonic() + duty.interval_s

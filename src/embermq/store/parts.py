@@ -168,14 +168,14 @@ def _silence(mark: RunningMark, layout: Layout) -> None:
     try:
         mark.silence()
     except OSError as error:  # then a reader may be told of damage while the store is opened
-        log.error("%s", refusal_of(error, layout.abort_file))
+        log.error("not marked as open reason=%s", refusal_of(error, layout.abort_file))
 
 
 def _make_mark(mark: RunningMark, layout: Layout) -> None:
     try:
         mark.make()
     except OSError as error:  # the store can be read; upkeep tries again before puts are taken
-        log.error("%s", refusal_of(error, layout.abort_file))
+        log.error("not marked as open reason=%s", refusal_of(error, layout.abort_file))
 
 
 def _make_chain(

@@ -71,7 +71,7 @@ class Upkeep:
             if parts.index:
                 parts.index.flush()
         except FlushTimeout as error:
-            log.warning("no checkpoint for now: %s", error)
+            log.warning("no checkpoint for now reason=%s", error)
             return False
         except SyncFailed as error:
             log.critical("sync failed path=%s cause=%s; puts are refused until restart", error.path, error.cause)
@@ -91,7 +91,7 @@ class Upkeep:
         shortage = find_shortage(self._parts.commit_log.chain.paths, self._reserve, self._full_ratio) or self._mark()
         if shortage is not None:
             if self._writer.gate.refusal is None:
-                log.error("refusing puts: %s", shortage)
+                log.error("refusing puts reason=%s", shortage)
             self._writer.gate.refuse(shortage)
         elif self._writer.gate.allow():
             log.info("space is back; puts are allowed again")
@@ -146,7 +146,7 @@ class Upkeep:
         try:
             parts.flusher.wait(files[-1].start, self._sync_timeout_ms)
         except (FlushTimeout, SyncFailed) as error:
-            log.warning("no log file is deleted for now: %s", error)
+            log.warning("no log file is deleted for now reason=%s", error)
             return False
         self.catch_up()
         return self.checkpoint()

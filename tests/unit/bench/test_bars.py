@@ -6,7 +6,7 @@ import pytest
 
 from bench.loadgen.measures import MEASURES
 from bench.report.bars import BARS, Bar, growth_share, outcomes, put_many_share
-from bench.report.tables import markdown_bars, text_bars
+from bench.report.tables import markdown_bars, text_bars, text_ratios
 from bench.servers.peers import PEERS
 
 OURS, THEIRS = ("send-4x128", "ember-async"), ("send-4x128", "redis-everysec")
@@ -17,6 +17,15 @@ def two_rows(ours: float, theirs: float) -> list[dict[str, object]]:
         {"measure": measure, "peer": peer, "rate": rate, "cpu_us": 1e6 / rate}
         for (measure, peer), rate in ((OURS, ours), (THEIRS, theirs))
     ]
+
+
+def test_ratios_name_what_is_compared_and_say_what_was_not_measured() -> None:
+    rows = [*two_rows(300.0, 100.0), {"measure": "pull-32", "peer": "nats", "rate": 1.0, "cpu_us": 1.0}]
+    heads, sent, pulled = text_ratios(rows)
+    assert heads.split() == ["measure", "compared", "with", "ember-async", "per", "CPU"]
+    assert sent.split() == ["send-4x128", "redis-everysec", "3.00", "×", "3.00", "×"]
+    assert pulled.split() == ["pull-32", "nats", "–", "–"]
+    assert list(text_ratios(rows[:1])) == []
 
 
 @pytest.mark.parametrize(("rate", "word"), [(300.0, "reached"), (299.0, "not reached")])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,10 @@ from embermq.server.repeats import LIKE_LIMIT, WINDOW_S
 from tests.builders import ManualClock
 
 log = logging.getLogger("embermq.tests.logs")
+
+SOURCE = Path(__file__).parents[3] / "src" / "embermq"
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
+NAMED = re.compile(r"\w=%(?:\.\d+)?[a-z]")
 
 
 class Clock(ManualClock):
@@ -197,3 +203,18 @@ def test_nothing_is_written_to_the_home_directory(
     set_up_logs(stream=io.StringIO(), clock=clock)
     log.error("something")
     assert os.listdir(tmp_path) == []
+
+
+def logged_texts() -> Iterator[tuple[str, str]]:
+    """What every `log.warning(…)` of the sources says, and where."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {f"log.{level}" for level in LEVELS}:
+                yield f"{path.name}:{node.lineno}", ast.literal_eval(node.args[0])
+
+
+def test_every_line_of_ours_is_an_event_with_named_values() -> None:
+    texts = dict(logged_texts())
+    assert len(texts) > 50
+    assert [where for where, text in texts.items() if len(NAMED.findall(text)) != text.count("%")] == []
+    assert [where for where, text in texts.items() if re.search(r"\w=[^%]", text)] == []
