@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from embermq import Client
+from embermq import AsyncClient, Client
 from embermq.kernels import loading
 from embermq.model.codes import RequestCode
 from tests.builders import wait_until
@@ -151,17 +153,37 @@ def http_address(served: Served) -> str:
     return address
 
 
-def test_health_and_figures_are_served_on_loopback(ember: Served) -> None:
-    address = http_address(ember)
-    assert address.startswith(f"{LOCAL}:")
-    with urllib.request.urlopen(f"http://{address}/healthz", timeout=20) as answer:
-        health = json.load(answer)
+def ask_http(served: Served, path: str) -> str:
+    with urllib.request.urlopen(f"http://{http_address(served)}{path}", timeout=20) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def figure(served: Served, name: str, **labels: str) -> float:
+    """The sum of all series with these labels."""
+    wanted = set(labels.items())
+    families = text_string_to_metric_families(ask_http(served, "/metrics"))
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
+    return sum(sample.value for sample in samples if wanted <= set(sample.labels.items()))
+
+
+def test_health_is_told_on_loopback(ember: Served) -> None:
+    assert http_address(ember).startswith(f"{LOCAL}:")
+    health = json.loads(ask_http(ember, "/healthz"))
     assert (health["ready"], health["writable"], health["refusal"]) == (True, True, None)
-    with Client(ember.namesrv) as mq:
-        mq.send("figures", b"x")
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as answer:
-        text = answer.read().decode()
-    assert re.search(r'^rocketmq_messages_in_total\{[^}]*topic="figures"[^}]*\} 1\.0$', text, re.MULTILINE)
+
+
+async def send_at_once(namesrv: str, topic: str, count: int) -> None:
+    async with AsyncClient(namesrv) as mq:
+        await asyncio.gather(*(mq.send(topic, b"%d" % number) for number in range(count)))
+
+
+def test_every_send_is_counted_once(ember: Served) -> None:
+    request = {"request_code": "send_message_v2", "response_code": "success"}
+    before = figure(ember, "rocketmq_rpc_latency_count", **request)
+    asyncio.run(send_at_once(ember.namesrv, "figures", 40))
+    assert figure(ember, "rocketmq_messages_in_total", topic="figures") == 40
+    assert figure(ember, "rocketmq_rpc_latency_count", **request) == before + 40
 
 
 @pytest.mark.parametrize("engine", ["off", "on"])

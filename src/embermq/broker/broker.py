@@ -56,7 +56,7 @@ from embermq.log.placed import Placed
 from embermq.model.delay import parse_delay_levels
 from embermq.model.message import Host
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Check, CheckTopic, Handler, Observe, Router
+from embermq.rpc.router import Check, CheckTopic, Handler, Observe, Router, observe_nothing
 from embermq.store.groups import GROUPS_FILE, Groups
 from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
 from embermq.store.store import Store
@@ -91,7 +91,7 @@ class Broker:
         clock: Clock,
         check: Check | None = None,
         check_topic: CheckTopic = lambda peer, request, topic: None,
-        observe: Observe = lambda request, response, seconds: None,
+        observe: Observe = observe_nothing,
         fixed_settings: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store

@@ -209,9 +209,7 @@ class FastPulls:
         peer.write_places(self._memory.places_address, numbers[PLACE_COUNT], numbers[SIZE])
         messages = self._note(shapes, runs)
         pulls, ended = numbers[PULLS], self._now()
-        seconds = (ended - began) / pulls
-        for _ in range(pulls):
-            self._observe(RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS, seconds)
+        self._observe(RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS, (ended - began) / pulls, pulls)
         self._stages.store.count(messages, found - began)
         self._stages.answer.count(messages, ended - found)
         return taken, ENOUGH if reason == OTHER_WINDOW else reason

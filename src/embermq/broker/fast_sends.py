@@ -266,16 +266,18 @@ class FastSends:
             stored = StoredTurn(sends, table, records, self._store.queue_table())
             count, written = self._answers.write(self._peers, shares, stored, is_sending=not self._puts.is_sync)
             if written.is_sent:
-                self._count(began)
+                self._count(began, count)
             else:
                 answers = self._answers.frames(_until(shares, count), written, sends, records)
                 for peer, owed, _ in answers:
                     peer.owe(owed)
-                self._puts.await_disk(appended.pieces[-1].end, lambda error: self._finish(answers, error, began))
+                self._puts.await_disk(appended.pieces[-1].end, lambda error: self._finish(answers, error, began, count))
         if appended.error is not None:
             self._refuse(shares, count, appended.error)
 
-    def _finish(self, answers: list[tuple[Peer, int, bytes]], error: Exception | None, began: float) -> None:
+    def _finish(
+        self, answers: list[tuple[Peer, int, bytes]], error: Exception | None, began: float, sends: int
+    ) -> None:
         """Send answers that waited for the disk."""
         for peer, count, frames in answers:
             peer.settle(count)
@@ -286,12 +288,12 @@ class FastSends:
                 peer.write(self._answers.unconfirmed(frames, error))
             else:
                 peer.write(self._answers.refused(frames, error))
-        self._count(began)
+        self._count(began, sends)
 
-    def _count(self, began: float) -> None:
+    def _count(self, began: float, sends: int) -> None:
         seconds = self._now() - began
         self._statistics.note_put_time(int(seconds * 1000))
-        self._handlers.count_turn(seconds)
+        self._handlers.count_turn(seconds, sends)
 
     def _refuse(self, shares: list[Share], first: int, error: Exception) -> None:
         """Answer the rows from `first` on with an error."""

@@ -17,7 +17,7 @@ from embermq.nameserver.key_values import KEY_VALUES_FILE, KeyValues
 from embermq.nameserver.routes import Routes
 from embermq.nameserver.settings import LiveSettings, NameServerSettings
 from embermq.rpc.peer import Peer
-from embermq.rpc.router import Check, Observe, Router
+from embermq.rpc.router import Check, Observe, Router, observe_nothing
 
 SETTINGS_FILE: Final = "namesrv.conf"
 
@@ -36,7 +36,7 @@ class NameServer:
         clock: Clock | None = None,
         directory: Path | None = None,
         check: Check | None = None,
-        observe: Observe = lambda request, response, seconds: None,
+        observe: Observe = observe_nothing,
         fixed: Mapping[str, str] | None = None,
     ) -> None:
         clock = clock or SystemClock()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from embermq.errors import EmberError, IllegalField, NotSupported
 from embermq.format.command import Command
@@ -28,7 +28,16 @@ Handler = Callable[[Peer, Command], Answer | Awaitable[Answer]]
 BatchHandler = Callable[[Peer, Sequence[Command]], None]
 Check = Callable[[Peer, Command], None]
 CheckTopic = Callable[[Peer, Command, str], None]  # for handlers that learn a topic only from what they found
-Observe = Callable[[int, int, float], None]  # request code, response code, seconds
+
+
+class Observe(Protocol):
+    """Told how long requests of a code took until they were answered, one or `count` of them."""
+
+    def __call__(self, request_code: int, response_code: int, seconds: float, count: int = 1, /) -> None: ...
+
+
+def observe_nothing(request_code: int, response_code: int, seconds: float, count: int = 1, /) -> None:
+    """Where nobody wants to know."""
 
 
 def check_body(request: Command, limit: int = MAX_BODY_SIZE) -> None:
@@ -40,7 +49,7 @@ def check_body(request: Command, limit: int = MAX_BODY_SIZE) -> None:
 class Router:
     """Finds the handler of each request, and answers for those that fail."""
 
-    def __init__(self, *, check: Check | None = None, observe: Observe = lambda request, response, seconds: None):
+    def __init__(self, *, check: Check | None = None, observe: Observe = observe_nothing):
         self._handlers: dict[int, tuple[Handler, int]] = {}  # each with the largest body that it takes
         self._batch_handlers: dict[int, BatchHandler] = {}
         self._check = check  # raises AccessDenied

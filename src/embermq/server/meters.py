@@ -25,21 +25,27 @@ class Histogram(NamedTuple):
     total: float
 
 
+def sum_histograms(parts: Sequence[Histogram]) -> Histogram:
+    """Several of the same bounds as one; there is one at least."""
+    counts = [sum(column) for column in zip(*(each.counts for each in parts), strict=True)]
+    return Histogram(parts[0].bounds, counts, sum(each.total for each in parts))
+
+
 class RpcTimes:
     """How long requests take, by their code and that of their answer. A Router's `observe`."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int], list[float]] = {}  # counts up to each bound and above, then the total
 
-    def __call__(self, request_code: int, response_code: int, seconds: float) -> None:
+    def __call__(self, request_code: int, response_code: int, seconds: float, count: int = 1, /) -> None:
         key = (request_code, response_code)
         counts = self._counts.get(key)
         if counts is None:
             if len(self._counts) >= _MOST_CODES:
                 key = (-1, response_code)
             counts = self._counts.setdefault(key, [0] * (len(_RPC_BOUNDS_S) + 2))
-        counts[bisect_left(_RPC_BOUNDS_S, seconds)] += 1
-        counts[-1] += seconds
+        counts[bisect_left(_RPC_BOUNDS_S, seconds)] += count
+        counts[-1] += seconds * count
 
     def histograms(self) -> Mapping[tuple[int, int], Histogram]:
         """In milliseconds, by request code and response code."""

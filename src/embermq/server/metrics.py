@@ -25,7 +25,7 @@ from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.topic import RETRY_PREFIX, is_system_topic
 from embermq.server.exposition import Family, Row
 from embermq.server.lags import Lag, iter_lags
-from embermq.server.meters import Histogram, LoopLag, MessageSizes, RpcTimes
+from embermq.server.meters import Histogram, LoopLag, MessageSizes, RpcTimes, sum_histograms
 from embermq.store.groups import Groups
 from embermq.store.offsets import ConsumerOffsets
 from embermq.store.store import Store
@@ -95,6 +95,7 @@ class BrokerMetrics:
         yield from _lag_families(list(iter_lags(self._parts.store, self._parts.offsets, self._parts.clock.now_ms())))
         yield from self._storage()
         yield self._rpc()
+        yield from self._creations()
         yield from self._ours()
         yield from _stage_families("send", self._parts.stages)
         yield from _stage_families("pull", self._parts.pull_stages)
@@ -185,6 +186,21 @@ class BrokerMetrics:
         ]
         labels = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
         return Family("rocketmq_rpc_latency", "histogram", "times of requests in ms", labels, rows)
+
+    def _creations(self) -> Iterator[Family]:
+        """How long it took to make topics and groups, where an administrator asked for them."""
+        times = self._meters.rpc.histograms()
+        for what, code in (
+            ("topic", RequestCode.UPDATE_AND_CREATE_TOPIC),
+            ("consumer_group", RequestCode.UPDATE_AND_CREATE_GROUP),
+        ):
+            ended: dict[str, list[Histogram]] = {}
+            for (request, response), each in times.items():
+                if request == code:
+                    ended.setdefault("success" if response == ResponseCode.SUCCESS else "failure", []).append(each)
+            rows = [Row((status,), sum_histograms(each)) for status, each in ended.items()]
+            name = f"rocketmq_{what}_create_execution_time"
+            yield Family(name, "histogram", "times of requests in ms", ("invocation_status",), rows)
 
     def _ours(self) -> Iterator[Family]:
         yield _one("embermq_event_loop_lag_seconds", "largest since the last scrape", self._meters.loop.take())

@@ -215,6 +215,19 @@ def test_requests_by_what_they_asked_for_and_how_it_ended(parts: Parts) -> None:
     assert value(series, "rocketmq_rpc_latency_count", **ill) == 1
 
 
+def test_how_long_it_took_to_make_topics_and_groups(parts: Parts) -> None:
+    for response, seconds in ((ResponseCode.SUCCESS, 0.002), (ResponseCode.INVALID_PARAMETER, 0.004), (29, 0.02)):
+        parts.meters.rpc(RequestCode.UPDATE_AND_CREATE_TOPIC, response, seconds)
+    parts.meters.rpc(RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SYSTEM_ERROR, 0.01)
+    series = parts.scrape()
+    name = "rocketmq_topic_create_execution_time"
+    assert value(series, f"{name}_sum", invocation_status="success") == 2
+    assert value(series, f"{name}_count", invocation_status="failure") == 3
+    assert value(series, f"{name}_bucket", invocation_status="failure", le="5.0") == 1
+    assert value(series, f"{name}_sum", invocation_status="failure") == pytest.approx(34)
+    assert not any(name.startswith("rocketmq_consumer_group_create") for name, _ in series)
+
+
 def test_where_the_time_of_sends_goes(parts: Parts) -> None:
     parts.stages[ENGINE].store.count(100, 0.5)
     parts.stages[ENGINE].store.count(20, 0.25)

@@ -155,12 +155,12 @@ class SendHandlers:
             if frames:
                 peer.write(frames)
         self._count(turn.drafts, submitted, seconds * 1000)
-        self.count_turn(seconds)
+        self.count_turn(seconds, sum(len(wanted) for _, wanted in turn.wanted))
         self._stages.answer.count(len(turn.drafts), self._now() - began)
 
-    def count_turn(self, seconds: float) -> None:
-        """A turn was stored and answered."""
-        self._observe(RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS, seconds)
+    def count_turn(self, seconds: float, count: int) -> None:
+        """So many sends, of one turn, were stored and answered."""
+        self._observe(RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS, seconds, count)
 
     def _refuse_all(self, turn: _Turn, error: Exception) -> None:
         for peer, wanted in turn.wanted:
