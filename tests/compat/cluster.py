@@ -43,7 +43,7 @@ class Cluster:
 @contextlib.contextmanager
 def running_cluster(home: Path, *, target: str = TARGET) -> Iterator[Cluster]:
     """Start the servers with all they write under `home`; stop them at the end."""
-    starts = {"ember": _ember, "rocketmq": _rocketmq}
+    starts = {"ember": _ember, "rocketmq": rocketmq_process}
     if target not in starts:
         raise ClusterError(f"EMBERMQ_COMPAT_TARGET is {target!r}; it must be one of {', '.join(starts)}")
     with starts[target](home) as cluster:
@@ -98,7 +98,8 @@ def _first_line(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 @contextlib.contextmanager
-def _rocketmq(home: Path) -> Iterator[Cluster]:
+def rocketmq_process(home: Path, **more: object) -> Iterator[Cluster]:
+    """RocketMQ's name server and broker, with `more` settings of the broker."""
     namesrv_port, port = free_port(), free_port()
     cluster = Cluster(f"127.0.0.1:{namesrv_port}", f"127.0.0.1:{port}", is_ember=False)
     settings = {
@@ -108,6 +109,7 @@ def _rocketmq(home: Path) -> Iterator[Cluster]:
         **{"mappedFileSizeCommitLog": 64 << 20, "mappedFileSizeConsumeQueue": 20 * 3_000},
         **{"maxHashSlotNum": 5_000, "maxIndexNum": 20_000, "mappedFileSizeTimerLog": 1 << 20},
         **{"enablePropertyFilter": "true", "recallMessageEnable": "true", "flushDiskType": "ASYNC_FLUSH"},
+        **more,
     }
     (home / "conf").mkdir(parents=True)
     (home / "namesrv.conf").write_text(f"listenPort={namesrv_port}\n")
