@@ -77,9 +77,12 @@ def test_topic_route(scene: Scene) -> None:
 
 
 def test_topic_route_missing(scene: Scene) -> None:
-    printed = scene.run_mqadmin("topicRoute", "-t", scene.name("unknown"))
+    topic = scene.topic(1)
+    printed = scene.run_mqadmin("topicRoute", "-t", f"{topic}x")
     assert printed["out"] == ""
     assert "CODE: 17" in printed["err"]
+    if scene.cluster.is_ember:
+        assert f"the nearest name is '{topic}'" in printed["err"]
 
 
 def test_topic_list(live: LiveGroup) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 
 from embermq.broker.settings import BrokerSettings
 from embermq.errors import TopicNotFound
@@ -21,6 +20,7 @@ from embermq.model.topic import (
     TRACE_TOPIC,
     TopicConfig,
     check_topic,
+    find_nearest,
 )
 from embermq.store.store import Store
 
@@ -30,8 +30,6 @@ BENCHMARK_QUEUES = 1024
 CLUSTER_QUEUES = 16
 SCHEDULE_QUEUES = 18
 REPLY_SUFFIX = "_REPLY_TOPIC"
-NEAR = 3  # characters by which the length of a name may differ that was meant
-MOST_COMPARED = 500  # names: a search among all of many would cost the broker more than the asker
 
 OnChange = Callable[[Sequence[TopicConfig]], None]
 
@@ -62,9 +60,7 @@ class BrokerTopics:
         return found
 
     def not_found(self, name: str) -> TopicNotFound:
-        alike = [known for known in self._store.topics() if abs(len(known) - len(name)) <= NEAR]
-        near = get_close_matches(name[:300], alike[:MOST_COMPARED], 1)
-        return TopicNotFound(name, near[0] if near else None)
+        return TopicNotFound(name, find_nearest(name, self._store.topics()))
 
     def for_send(self, name: str, *, template: str, queues: int) -> TopicConfig:
         """The topic to send to, made after its template if it is new. Raises IllegalTopic or TopicNotFound."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -43,6 +44,9 @@ UNSENDABLE_TOPICS: Final = frozenset(
 MAX_TOPIC_SIZE: Final = 127
 MAX_LONG_TOPIC_SIZE: Final = 255  # of retry and dead-letter topics, which hold a group's name
 MAX_FILE_NAME_SIZE: Final = 255  # a light queue is a directory of this name
+
+_NEAR: Final = 3  # characters by which the length of a name may differ that was meant
+_MOST_COMPARED: Final = 500  # names: a search among all of many would cost a server more than the asker
 
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -125,3 +129,11 @@ def is_directory_name(name: str) -> bool:
 
 def is_light_queue(name: str) -> bool:
     return name.startswith(LIGHT_PREFIX)
+
+
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name that was perhaps meant; None for a name that is not typed, such as that of a retry topic."""
+    if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        return None
+    alike = [each for each in known if abs(len(each) - len(name)) <= _NEAR]
+    return next(iter(get_close_matches(name[:300], alike[:_MOST_COMPARED], n=1)), None)

@@ -13,6 +13,7 @@ from embermq.model.topic import (
     TopicConfig,
     check_light_queue,
     check_topic,
+    find_nearest,
     is_light_queue,
     is_system_topic,
 )
@@ -101,3 +102,11 @@ def test_attributes_choose_the_kind_of_queue_and_of_cleaning() -> None:
 
 def test_a_queue_reads_as_its_path() -> None:
     assert str(Queue("orders", 3)) == "orders/3"
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("ordres", "orders"), ("order", "orders"), ("payments", None), ("%RETRY%ordres", None), ("x" * 5_000, None)],
+)
+def test_a_name_that_was_perhaps_meant_is_found(name: str, nearest: str | None) -> None:
+    assert find_nearest(name, ["TBW102", "orders", "invoices", "%RETRY%orders"]) == nearest

@@ -27,6 +27,12 @@ def test_an_unknown_topic_is_refused() -> None:
     assert ask(NameServer(), ROUTE).code == ResponseCode.INVALID_PARAMETER
 
 
+def test_an_unknown_topic_is_told_with_the_nearest() -> None:
+    name_server = NameServer()
+    register(name_server, topics(TopicConfig("orders"), TopicConfig("invoices")))
+    assert "'orders'" in str(ask(name_server, ROUTE, {"topic": "ordres"}).remark)
+
+
 @pytest.mark.parametrize(
     ("version", "fields", "is_standard"),
     [

@@ -11,6 +11,7 @@ from embermq.format.command import Command, make_answer
 from embermq.format.route_body import STANDARD_SINCE, encode_route
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.route import RoutedBroker
+from embermq.model.topic import find_nearest
 from embermq.nameserver.key_values import ORDER_TOPICS, KeyValues
 from embermq.nameserver.routes import Routes
 from embermq.nameserver.settings import LiveSettings
@@ -45,7 +46,7 @@ class RoutingHandlers:
             return make_answer(request, ResponseCode.SYSTEM_ERROR, remark="name server not ready; try again later")
         route = self._routes.find_route(topic)
         if route is None:
-            raise TopicNotFound(topic)
+            raise TopicNotFound(topic, find_nearest(topic, self._routes.topics()))
         if settings.acting_master:
             route = with_stand_ins(route)
         if settings.order_topics:
