@@ -20,6 +20,10 @@ Why zeros, as measured on ext4 with records of 1.1 KB:
   instead of 256 for one of 512. Time, medians: 0.93 and 0.64 of it. The zeros cost 240 us a MiB when they have to be on
   the disk, so that small syncs gain far more CPU than they pay; the largest pay what they gain, but return sooner.
 
+- Records made in memory of their own and written into the file by the appending thread, with no zeros and no map: a
+  server on one core took 2.6 instead of 2.8 us of CPU for a message sent alone, but 2.45 instead of 2.1 for one of a
+  batch of 32, and fewer of those in a second, because then the appending thread waits for the system to find memory.
+
 All of it on a machine with other work, so that differences below a tenth mean nothing.
 
 Zeros go some MiB ahead instead of into whole files, so that a store which is hardly used does not write gigabytes.
