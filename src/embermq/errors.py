@@ -46,7 +46,7 @@
     │       └── TooManyKeys
     ├── SettingsError         a setting that cannot be
     │   └── UnknownColumn     a column that messages do not have
-    ├── JobError              a job over whole stores: see jobs/errors.py
+    ├── JobError              a job over whole stores: see jobs/errors.py and archive/errors.py
     ├── EngineError           compiled code that cannot be had; plain code does its work
     │   ├── EngineMissing     numba is not installed, or not wanted
     │   ├── CompileFailed     no code came out

@@ -6,26 +6,23 @@ A broker is the files of one store, or one that runs (`live_brokers.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol, TypeVar
+from typing import ClassVar, Final, Protocol
 
-from embermq.errors import CorruptRecord, SettingsError
-from embermq.format.tables import OffsetTable, decode_offsets, decode_topics
+from embermq.errors import SettingsError
+from embermq.format.tables import OffsetTable, decode_offsets
 from embermq.scan.planner import plan
 from embermq.scan.searching import StoreSearch
 from embermq.scan.splits import Split, StorePlace
 from embermq.scan.store_files import StoreFiles
+from embermq.scan.store_name import find_name, read_table
 from embermq.scan.store_state import StoreState, look
 from embermq.scan.survey import QueueState
 from embermq.scan.wanted import Wanted
 from embermq_spark.options import ReadOptions
 
-T = TypeVar("T")
-
-TOPICS_FILE: Final = "config/topics.json"
 OFFSETS_FILE: Final = "config/consumerOffset.json"
-_NAMED_AFTER_BROKER: Final = "rmq_sys_SYNC_BROKER_MEMBER_"  # every broker has a topic of this name and its own
 
 GroupOffsets = Mapping[str, Mapping[int, int]]  # by topic and queue
 
@@ -87,7 +84,7 @@ class StoreBroker:
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """As the broker last saved it."""
-        table: OffsetTable | None = _read_table(StoreFiles(self.place), OFFSETS_FILE, decode_offsets)
+        table: OffsetTable | None = read_table(StoreFiles(self.place), OFFSETS_FILE, decode_offsets)
         offsets = table.offsets if table else {}
         return {topic: queues for (topic, owner), queues in offsets.items() if owner == group} or None
 
@@ -102,7 +99,7 @@ def find_brokers(options: ReadOptions, wanted: Wanted) -> list[Broker]:
     given = options.broker_name
     if given and len(given) != len(places):
         raise SettingsError(f"option brokerName has {len(given)} names for {len(places)} stores; give one for each")
-    names = given or [_find_name(place) for place in places]
+    names = given or [find_name(place) for place in places]
     brokers: list[Broker] = [StoreBroker(name, place) for name, place in zip(names, places, strict=True)]
     for number, broker in enumerate(brokers):
         for other in brokers[:number]:
@@ -126,22 +123,3 @@ def find_group(states: Mapping[Broker, StoreState], group: str) -> dict[str, Gro
 def _absolute(path: str) -> str:
     """A path that means the same in the folders where executors work."""
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
-
-
-def _find_name(place: StorePlace) -> str:
-    """What the broker called itself; of a store that no broker had, the name of its folder."""
-    table = _read_table(StoreFiles(place), TOPICS_FILE, decode_topics)
-    for topic in table.topics if table else ():
-        if topic.startswith(_NAMED_AFTER_BROKER):
-            return topic.removeprefix(_NAMED_AFTER_BROKER)
-    return place.address.rstrip("/").rpartition("/")[2] or place.address
-
-
-def _read_table(store: StoreFiles, path: str, decode: Callable[[bytes], T]) -> T | None:
-    """A small table of the store, or its backup if it cannot be read; None if neither can."""
-    for name in (path, f"{path}.bak"):
-        try:
-            return decode(store.read(name))
-        except (OSError, CorruptRecord):
-            continue
-    return None

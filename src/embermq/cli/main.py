@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from embermq import __version__
-from embermq.cli import bench, group, message, send, serve, store, tail, topic, warm_up
+from embermq.cli import archive, bench, group, message, send, serve, store, tail, topic, warm_up
 from embermq.cli.connect import add_namesrv
 
 
@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ember {__version__}")
     add_namesrv(parser, default=None)
     nouns = parser.add_subparsers(title="commands", metavar="NOUN", required=True)
-    for noun in (serve, topic, group, send, tail, message, store, bench, warm_up):
+    for noun in (serve, topic, group, send, tail, message, store, archive, bench, warm_up):
         noun.add_commands(nouns)
     return parser
 
@@ -76,6 +76,7 @@ def _answer(error: Exception) -> ExitCode:
 
 def _code_of(error: Exception) -> ExitCode:
     from embermq import errors
+    from embermq.archive.errors import ArchiveBusy, ArchiveMismatch, ArchiveMissing
     from embermq.jobs.errors import NoRoom, TargetExists
 
     match error:
@@ -85,7 +86,9 @@ def _code_of(error: Exception) -> ExitCode:
             return ExitCode.NOT_FOUND
         case errors.StoreLocked() | errors.StoreReadOnly() | PermissionError():
             return ExitCode.REFUSED
-        case TargetExists() | NoRoom():
+        case ArchiveMissing():
+            return ExitCode.NOT_FOUND
+        case TargetExists() | NoRoom() | ArchiveMismatch() | ArchiveBusy():
             return ExitCode.REFUSED
         case errors.NotPermitted() | errors.NotSupported() | errors.Refused():
             return ExitCode.REFUSED

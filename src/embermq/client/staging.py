@@ -82,6 +82,17 @@ class Staging:
             await self.discard(plan, names)
         return is_new
 
+    async def find_newest(self, topics: Iterable[str]) -> int | None:
+        """The number of the newest batch that some broker of these topics has promised; None if there is none."""
+        names = sorted(set(topics))
+        fields = {"batch": "0", "topics": ";".join(names)}
+        found = []
+        for broker in sorted(await self._brokers(names)):
+            answer = await self._ask(broker, names, RequestCode.FIND_PUBLISHED, fields)
+            if "newest" in answer.fields:
+                found.append(int(answer.fields["newest"]))
+        return max(found, default=None)
+
     async def abort(self, batch: int, plan: Plan, topics: Iterable[str]) -> bool:
         """Forget a batch, unless it is promised, which is False then: its answer may not have come through."""
         names = sorted(set(topics))
@@ -189,13 +200,16 @@ class StagedWriter:
             route = self._routes[message.topic] = await self._staging.route(message.topic)
         target = choose_queue(message, route.write_queues, self._turn)
         self._turn += 1
-        self.topics.add(message.topic)
         body, sys_flag = packed_body(message)
-        staged = StagedMessage(
-            target.queue, message.flag, sys_flag, time.time_ns() // 1_000_000, body, message.properties
-        )
+        now_ms = time.time_ns() // 1_000_000
+        await self.add_staged(target, StagedMessage(0, message.flag, sys_flag, now_ms, body, message.properties))
+
+    async def add_staged(self, target: BrokerQueue, message: StagedMessage) -> None:
+        """Stage one message as it is, for this queue."""
+        self.topics.add(target.topic)
+        staged = message._replace(queue=target.queue)
         chunk = self._waiting.get((target.broker, target.topic))
-        size = len(body) + len(message.properties) + _MESSAGE_SIZE
+        size = len(staged.body) + len(staged.properties) + _MESSAGE_SIZE
         if chunk is not None and chunk.size + size > CHUNK_SIZE:
             await self._send(chunk)
             chunk = None

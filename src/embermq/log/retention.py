@@ -47,6 +47,7 @@ class Moment:
     in_window: bool  # the hour of the day is one in which expired files go
     asked: bool  # an operator asked for it
     disk_ratio: float
+    archived: int | None = None  # only files that end at or before this position may go; None: that is not asked for
 
 
 def plan_deletions(files: Sequence[LogFile], policy: Policy, moment: Moment) -> list[tuple[LogFile, Reason]]:
@@ -56,6 +57,8 @@ def plan_deletions(files: Sequence[LogFile], policy: Policy, moment: Moment) -> 
     going: list[tuple[LogFile, Reason]] = []
     for file in files[:-1]:
         if len(going) == policy.delete_batch:
+            break
+        if moment.archived is not None and file.start + file.size > moment.archived:
             break
         if policy.max_bytes is not None and total > policy.max_bytes:
             reason = Reason.TOO_MANY_BYTES

@@ -15,6 +15,7 @@ from embermq.format.record import scan_record
 from embermq.log.commit_log import CommitLog
 from embermq.log.key_index import KeyIndex
 from embermq.log.retention import LogFile, Moment, Policy, Reason, plan_deletions
+from embermq.store.archive_marks import find_archived
 from embermq.store.queues import Queues
 from embermq.store.settings import StoreSettings
 
@@ -26,6 +27,7 @@ class Cleaner:
 
     def __init__(
         self,
+        path: Path,
         commit_log: CommitLog,
         queues: Queues,
         index: KeyIndex | None,
@@ -35,6 +37,7 @@ class Cleaner:
         writing: threading.RLock,
         stopping: threading.Event,
     ) -> None:
+        self._path = path
         self._commit_log = commit_log
         self._queues = queues
         self._index = index
@@ -48,6 +51,7 @@ class Cleaner:
         self._hours = settings.delete_hours()
         self._pause_s = settings.delete_pause_ms / 1000
         self._hung_timeout_ms = settings.hung_file_timeout_ms
+        self._waits_for_archive = settings.wait_for_archive
         self._policy = Policy(
             retention_ms=int(settings.retention_hours * 3_600_000),
             max_bytes=settings.max_bytes,
@@ -98,6 +102,7 @@ class Cleaner:
             in_window=datetime.fromtimestamp(now_ms / 1000).hour in self._hours,
             asked=asked,
             disk_ratio=min(DiskSpace.usage(path).ratio for path in self._commit_log.chain.paths),
+            archived=find_archived(self._path) if self._waits_for_archive else None,
         )
 
 

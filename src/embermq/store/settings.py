@@ -32,6 +32,7 @@ CHANGEABLE = frozenset(
     {
         *("max_message_size", "max_properties_size", "max_keys", "busy_wait_ms"),
         *("retention_hours", "delete_when", "delete_batch", "delete_pause_ms", "hung_file_timeout_ms", "max_bytes"),
+        "wait_for_archive",
         *("reserve_bytes", "disk_max_ratio", "disk_clean_ratio", "disk_full_ratio"),
     }
 )
@@ -129,6 +130,11 @@ class StoreSettings:
     )
     max_bytes: int | None = setting(
         None, "bytes", "largest total of log files; the oldest go first, whatever their age"
+    )
+    wait_for_archive: bool = setting(
+        False,
+        "yes or no",
+        "delete only what `ember archive run` has archived; without an archive nothing goes, however full the disk",
     )
     reserve_bytes: int = setting(
         64 * MIB, "bytes", "free space that must stay; below it puts are refused with DiskFull"

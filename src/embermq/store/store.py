@@ -101,6 +101,7 @@ class Store:
         )
         self._batch_puts = BatchPuts(parts, self._intake, self._writer, clock=clock)
         cleaner = Cleaner(
+            path,
             parts.commit_log,
             parts.queues,
             parts.index,

@@ -81,10 +81,13 @@ class StagedHandlers:
     def find(self, peer: Peer, request: Command) -> Command:
         """Tell whether a batch is published, or promised to be, and by which plan."""
         manifest, batch = self._publisher.find(_job(request)), _batch(request)
-        if manifest is None or manifest.batch < batch:
+        if manifest is None:
             return make_answer(request, ResponseCode.SUCCESS, {"state": "none"})
+        newest = {"newest": str(manifest.batch)}
+        if manifest.batch < batch:
+            return make_answer(request, ResponseCode.SUCCESS, {"state": "none", **newest})
         is_done = manifest.is_done or batch < manifest.batch
-        state = {"state": "done" if is_done else "intent"}
+        state = {"state": "done" if is_done else "intent", **newest}
         return make_answer(request, ResponseCode.SUCCESS, state, _same(manifest, batch))
 
     def _check_sizes(self, drafts: list[DraftFields]) -> None:

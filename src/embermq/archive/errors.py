@@ -1,0 +1,47 @@
+"""What can go wrong with archives.
+
+JobError
+├── ArchiveMissing    no archive is there
+├── ArchiveDamaged    what an archive says of itself makes no sense
+├── ArchiveMismatch   it was made from another store, or of other topics
+└── ArchiveBusy       somebody else changed it meanwhile
+"""
+
+from __future__ import annotations
+
+from embermq.jobs.errors import JobError
+
+
+class ArchiveMissing(JobError):
+    """There is no archive."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"no archive at {place}; make one with `ember archive run DIR {place}`")
+        self.place = place
+
+
+class ArchiveDamaged(JobError):
+    """What an archive says of itself cannot be read, or makes no sense."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"archive {place}: {reason}")
+        self.place = place
+
+
+class ArchiveMismatch(JobError):
+    """An archive is not of this store, or not of what was asked for."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"archive {place}: {reason}; or name another target")
+        self.place = place
+
+
+class ArchiveBusy(JobError):
+    """Somebody else changed the archive meanwhile."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"archive {place}: another job changed it at the same time; nothing of this batch is in it, start again "
+            f"({reason})"
+        )
+        self.place = place

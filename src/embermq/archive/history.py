@@ -1,0 +1,92 @@
+"""Messages of an archive and of the log behind it, as one: each once, none left out, in the order of the log.
+
+    archive [begin, end)  ─┐
+    log     [end, …)      ─┴→ batches
+
+Only loaded where pyarrow is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from embermq.archive.errors import ArchiveMissing
+from embermq.archive.origin import check_store, find_gap
+from embermq.archive.reading import read_archive
+from embermq.archive.state import ArchiveState
+from embermq.archive.tables import Table
+from embermq.errors import TopicNotFound
+from embermq.scan.columns import ALL_COLUMNS
+from embermq.scan.log_plan import plan_stretch
+from embermq.scan.reading import read_split
+from embermq.scan.splits import Split, StorePlace
+from embermq.scan.store_name import find_name
+from embermq.scan.survey import Survey
+from embermq.scan.wanted import Wanted
+
+_STRETCH: Final = 64 << 20
+
+
+def read_history(
+    table: Table | None, place: StorePlace | None, wanted: Wanted, *, begin: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """The wanted messages of an archive, of a store, or of both, with positions from `begin` on, in all columns.
+
+    Raises ArchiveMissing, ArchiveMismatch for an archive of another store, DataLoss for a gap between the two.
+    """
+    end = begin
+    if table is not None:
+        state = read_state(table)
+        if place is not None:
+            check_together(state, table, place)
+        yield from read_archive(table, wanted, begin=begin)
+        end = max(begin, state.end)
+    if place is not None:
+        whole = replace(wanted, columns=ALL_COLUMNS, broker_name=wanted.broker_name or find_name(place))
+        for split in plan_log(place, end):
+            yield from read_split(split, whole)
+
+
+def read_state(table: Table) -> ArchiveState:
+    """How far an archive is. Raises ArchiveMissing."""
+    state = table.find_state()
+    if state is None:
+        raise ArchiveMissing(table.target.address)
+    return state
+
+
+def find_topics(table: Table | None, place: StorePlace | None, wanted: Wanted) -> list[str]:
+    """The topics that wanted messages may be of. Raises TopicNotFound if one is named that is not there, or none is."""
+    known: set[str] = set()
+    if table is not None:
+        read_state(table)
+        known |= {file.part.topic for file in table.find_files()}
+    if place is not None:
+        with closing(Survey(place)) as survey:
+            known |= survey.topics
+    for topic in sorted((wanted.topics or frozenset()) - known):
+        nearest = difflib.get_close_matches(topic, known, n=1)
+        raise TopicNotFound(topic, nearest[0] if nearest else None)
+    return sorted(filter(wanted.accepts_topic, known))
+
+
+def check_together(state: ArchiveState, table: Table, place: StorePlace) -> None:
+    """Raise ArchiveMismatch unless an archive is of this store, DataLoss if messages are in neither."""
+    with closing(Survey(place)) as survey:
+        check_store(state, survey, table.target.address)
+        gap = find_gap(state, survey)
+        if gap is not None:
+            raise gap
+
+
+def plan_log(place: StorePlace, begin: int, *, size: int = _STRETCH) -> list[Split]:
+    """Splits of the log of a store from a position on, in order."""
+    with closing(Survey(place)) as survey:
+        begin = max(begin, survey.begin)
+        return plan_stretch(survey, begin, survey.end, size) if begin < survey.end else []
