@@ -27,8 +27,12 @@
     │   ├── TopicNotFound
     │   ├── GroupNotFound
     │   ├── MessageNotFound
+    │   ├── TransactionNotFound   no open transaction where a producer ends one
+    │   ├── TransactionTooLate    ended after the time that its producer asked for
     │   ├── StagedMissing     what is to be published is not, or not all, there
     │   ├── NotSubscribed     the group does not read this topic
+    │   ├── SubscriptionOutdated  a consumer knows of a filter that its group has not told yet
+    │   ├── FiltersOff        the broker does not filter so
     │   ├── NotOnline         no such client is connected
     │   ├── NotPermitted
     │   │   └── AccessDenied  who asks is not known, or may not
@@ -289,6 +293,14 @@ class MessageNotFound(RequestError):
     """No such message, or no longer."""
 
 
+class TransactionNotFound(RequestError):
+    """No transaction is open where a producer ends one."""
+
+
+class TransactionTooLate(RequestError):
+    """A transaction is ended after the time that its producer had asked for; it is asked about instead."""
+
+
 class StagedMissing(RequestError):
     """What is to be published is not staged here, or not all of it."""
 
@@ -302,6 +314,14 @@ class StagedMissing(RequestError):
 
 class NotSubscribed(RequestError):
     """The group does not read this topic, as far as its heartbeats tell."""
+
+
+class SubscriptionOutdated(RequestError):
+    """A consumer knows of a newer filter than its group's heartbeats told."""
+
+
+class FiltersOff(RequestError):
+    """Filters of this kind are switched off."""
 
 
 class NotOnline(RequestError):

@@ -30,6 +30,9 @@ from tests.unit.broker.peers import RecordingPeer, SteppedClock
 # The settings of the recorded broker, as far as they show: see make/wire.py.
 HOST = Host("127.0.0.2", 20_931)
 STORE = {"max_message_size": 16_384, "delay_levels": "1s 2s 2s 3s 30s 1m"}
+SETTINGS = BrokerSettings(
+    trace_topic=False, transaction_timeout_ms=3_000, transaction_check_interval_ms=3_000, sql_filters=True
+)
 CLIENT_ADDRESS = "127.0.0.1"  # whom the recorder, through which all went, was for the broker
 TRANSLATED: dict[int, str] = {
     RequestCode.VIEW_MESSAGE_BY_ID: "offset",
@@ -37,24 +40,17 @@ TRANSLATED: dict[int, str] = {
 }
 # What is needed for a request that EmberMQ does not have yet, and the codes by which it says so.
 REFUSALS = {
-    "transactions": {ResponseCode.NOT_SUPPORTED, ResponseCode.NO_PERMISSION},
     "POP": {ResponseCode.NOT_SUPPORTED},
     "timers": {ResponseCode.NOT_SUPPORTED},
-    "filters in SQL92": {ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.SYSTEM_ERROR},  # as RocketMQ without them
 }
 
 
 def later(request: Command) -> str | None:
     """What is needed to answer this request that EmberMQ does not have yet; None if it has everything."""
-    if request.code == RequestCode.END_TRANSACTION or "TRAN_MSG" in request.fields.get("i", ""):
-        return "transactions"
     if request.code in (200_050, 200_051, 200_053):
         return "POP"
     if request.code in (60, 61):
         return "timers"
-    is_filter = request.code in (RequestCode.PULL_MESSAGE, RequestCode.CHECK_CLIENT_CONFIG)
-    if is_filter and (request.fields.get("expressionType") == "SQL92" or b"SQL92" in request.data):
-        return "filters in SQL92"
     return None
 
 
@@ -222,7 +218,7 @@ def replay(path: Path, name: str, then: Callable[[Broker, SteppedClock], Awaitab
         if then is not None:
             await then(broker, clock)
 
-    with_broker(path, work, clock=clock, host=HOST, settings=BrokerSettings(trace_topic=False), **STORE)
+    with_broker(path, work, clock=clock, host=HOST, settings=SETTINGS, **STORE)
     return done[0]
 
 

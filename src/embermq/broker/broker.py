@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from embermq.broker.delay import DelayDelivery
+from embermq.broker.group_filters import FILTERS_FILE, GroupFilters
 from embermq.broker.handlers.assignment import AssignmentHandlers
 from embermq.broker.handlers.broker_admin import BrokerAdminHandlers
 from embermq.broker.handlers.clients import ClientHandlers
@@ -48,11 +49,14 @@ from embermq.broker.stages import ENGINE, PLAIN, Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
 from embermq.broker.topics import BrokerTopics
+from embermq.broker.transactions.open_counts import OpenCounts
+from embermq.broker.transactions.transactions import Transactions
 from embermq.clock import Clock
 from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits
 from embermq.format.host import encode_address
 from embermq.format.message_id import UniqueIds
 from embermq.log.placed import Placed
+from embermq.model.codes import RequestCode
 from embermq.model.delay import parse_delay_levels
 from embermq.model.message import Host
 from embermq.rpc.peer import Peer
@@ -71,6 +75,8 @@ log = logging.getLogger(__name__)
 EXPIRE_S = 10.0
 EXPIRE_STAGED_S = 600.0
 SAMPLE_S = 1.0
+SAVE_COUNTS_S = 3.0
+SAVE_FILTERS_S = 10.0
 
 
 class _Handlers(Protocol):
@@ -107,6 +113,9 @@ class Broker:
         self.offsets = ConsumerOffsets(config / OFFSETS_FILE, clock=clock)
         self.locks = QueueLocks(clock=clock, timeout_ms=settings.lock_timeout_ms)
         self.membership = Membership(self.groups, self.topics, clock, settings)
+        self.filters = GroupFilters(config / FILTERS_FILE, settings, clock=clock)
+        self.membership.note_subscriptions = self.filters.note
+        self.membership.note_gone = self.filters.forget_group
         self.puts = Puts(store, clock=clock)
         self.polls = LongPolls(
             clock=clock,
@@ -132,13 +141,21 @@ class Broker:
         """The settings of this moment."""
         return self.live_settings.broker
 
+    @property
+    def open_transactions(self) -> OpenCounts:
+        """How many transactions are open, and how those ended that were."""
+        return self.transactions.counts
+
     def start(self) -> None:
         """Begin to work; call it in the event loop that requests come from."""
         self.topics.make_system_topics()
         self.puts.start()
         self.polls.start()
         self.delays.start()
+        self.transactions.checker.start()
         self.publisher.start()
+        if self.settings.filter_bits:
+            self.store.add_filter_bits(self.filters.bits_of)
         self.store.listen(self._arrived)
         loop = asyncio.get_running_loop()
         self._tasks = [
@@ -148,6 +165,8 @@ class Broker:
             loop.create_task(_every(EXPIRE_STAGED_S, self.publisher.expire)),
             loop.create_task(_every(self.settings.offset_save_ms / 1000, self.offsets.save, in_thread=True)),
             loop.create_task(_every(self.settings.delay_save_ms / 1000, self.delays.save, in_thread=True)),
+            loop.create_task(_every(SAVE_FILTERS_S, self.filters.save, in_thread=True)),
+            loop.create_task(_every(SAVE_COUNTS_S, self.transactions.counts.save, in_thread=True)),
         ]
 
     async def stop(self) -> None:
@@ -157,9 +176,12 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.polls.stop()
         await self.delays.stop()
+        await self.transactions.checker.stop()
         await self.publisher.stop()
         await self.router.stop()
         await self.puts.stop()
+        self.transactions.save()
+        self.filters.save()
         self.offsets.save()
 
     def make_fast(self, received: Received, frame_limits: FrameLimits) -> FastRequests:
@@ -235,6 +257,7 @@ class Broker:
             self.statistics,
             settings,
             observe=self._observe,
+            filters=self.filters,
             stages=self.pull_stages[PLAIN],
             now=self.clock.monotonic,
         )
@@ -253,16 +276,30 @@ class Broker:
         self.router.add_batch(CODES, sends.receive)
         self.router.add_batch(PULL_CODES, pulls.receive)
         self.router.add(replies.routes(), max_body_size=MAX_FRAME_SIZE)  # of messages; the intake knows their limit
+        self.transactions = Transactions(
+            tables,
+            self.puts,
+            self.statistics,
+            settings=lambda: self.live_settings.broker,
+            clock=self.clock,
+            check_topic=self._check_topic,
+            observe=self._observe,
+        )
+        sends.note_halves = self.transactions.note_stored
+        self.router.add_batch((RequestCode.END_TRANSACTION,), self.transactions.handlers.receive)
+        self.router.add(self.transactions.handlers.routes())
         staged = StagedHandlers(self.store, intake, self.publisher, broker_name=settings.name)
         self.router.add(staged.stage_routes(), max_body_size=MAX_FRAME_SIZE)
         self.router.add({**pulls.routes(), **backs.routes(), **staged.routes()})
+
+        self._clients = ClientHandlers(self.membership, self.locks, settings, clock=self.clock)
 
         def changed(new: BrokerSettings) -> None:
             intake.use(new)
             answers.use(new.region)
             self.groups.auto_create = new.auto_create_groups
             self.locks.timeout_ms = new.lock_timeout_ms
-            for part in (self.topics, self.membership, pulls, backs, replies):
+            for part in (self.topics, self.membership, pulls, backs, replies, self._clients):
                 part.settings = new
             self.topics.make_system_topics()
 
@@ -289,7 +326,7 @@ class Broker:
         """What clients ask besides messages, and what is asked about them."""
         return [
             QueryHandlers(self.store, check_topic=self._check_topic),
-            ClientHandlers(self.membership, self.locks, clock=self.clock),
+            self._clients,
             OffsetHandlers(tables, delays=self.delays.table),
             ConsumeStatsHandlers(tables, self.statistics, broker_name=name, host_of=self._host_of, clock=self.clock),
             RelayHandlers(tables, broker_name=name),

@@ -1,5 +1,6 @@
 """Requests from the broker to its clients, with the time that RocketMQ gives each.
 
+39   how did this transaction end?                    no answer wanted: END_TRANSACTION is one
 40   others came or went: share the queues anew       no answer wanted
 220  go on at these offsets                           no answer wanted
 221  where are you?                                    5 s
@@ -15,9 +16,12 @@ from typing import Final
 
 from embermq.format.command import Command, make_request
 from embermq.format.consume_status_body import decode_client_status
+from embermq.format.message_id import encode_message_id
 from embermq.format.offset_table_body import encode_offset_table
+from embermq.format.record import MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, Record, encode_record, record_size
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.codes import RequestCode, ResponseCode
+from embermq.model.topic import HALF_TOPIC
 from embermq.rpc.peer import Peer
 
 STATUS_TIMEOUT_S: Final = 5.0
@@ -29,6 +33,28 @@ def notify_changed(peers: Iterable[Peer], group: str) -> None:
     """Tell members of a consumer group that others came or went."""
     for peer in peers:
         peer.send(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, oneway=True))
+
+
+def ask_transaction(peer: Peer, asked: Record, *, unique_id: str, broker_name: str) -> None:
+    """Ask a producer how a transaction ended.
+
+    `asked` is the half message as it would be where it belongs, but with offset and position of the half message:
+    the producer tells these back.
+    """
+    name = asked.topic.encode(errors="surrogateescape")
+    is_long = len(name) > MAX_V1_TOPIC_SIZE
+    size = record_size(len(name), len(asked.body), len(asked.properties), asked.sys_flag, is_long)
+    body = encode_record(asked._replace(size=size, magic=MAGIC_V2 if is_long else MAGIC_V1))
+    fields = {
+        "topic": HALF_TOPIC,
+        "tranStateTableOffset": str(asked.offset),
+        "commitLogOffset": str(asked.position),
+        "msgId": unique_id,
+        "transactionId": unique_id,
+        "offsetMsgId": encode_message_id(asked.store_host, asked.position),
+        "bname": broker_name,
+    }
+    peer.send(make_request(RequestCode.CHECK_TRANSACTION_STATE, fields, body, oneway=True))
 
 
 def push_offsets(

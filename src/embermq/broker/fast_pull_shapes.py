@@ -33,7 +33,7 @@ from embermq.kernels.patterns import (
     Pattern,
 )
 from embermq.log.consume_queue import ConsumeQueue
-from embermq.model.subscription import Subscribed
+from embermq.model.subscription import Subscribed, TagFilter
 from embermq.store.gathering import FoundBytes
 from embermq.store.reading import LARGEST_SCAN, ReadStatus
 
@@ -66,6 +66,7 @@ class PullShape:
         self.queue = queue
         self.low = queue.min_offset
         self.limit, self.max_bytes = pull.numbers.limit, pull.numbers.max_bytes
+        assert isinstance(pull.wanted, TagFilter), "others are not recalled"
         self.codes = WantedCodes(pull.wanted.codes)
         self.scan = max(self.limit, LARGEST_SCAN // QUEUE_ENTRY_SIZE) if self.codes.count else self.limit
         self.form, self.request, self.answer = form, request, answer

@@ -17,6 +17,7 @@ from embermq.broker.parking import Target, park
 from embermq.broker.retries import retry_limit
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.topics import BrokerTopics
+from embermq.broker.transactions.halves import CHECK_ROOM, HALF_QUEUE, SentHalf, hide, is_transactional
 from embermq.errors import (
     BodyTooLarge,
     CorruptRecord,
@@ -38,16 +39,22 @@ from embermq.model.codes import RequestCode
 from embermq.model.flags import Permission, SysFlag
 from embermq.model.message import Host
 from embermq.model.properties import (
+    CHECK_IMMUNITY_TIME,
     CLUSTER,
     DELAY,
     INNER_NUM,
     KEYS,
     MSG_REGION,
     POP_CK,
+    PRODUCER_GROUP,
+    REAL_QUEUE,
+    REAL_TOPIC,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     TRACE_ON,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
     TRANSACTION_PREPARED,
     TRANSIENT_PREFIX,
     UNIQ_KEY,
@@ -56,6 +63,7 @@ from embermq.model.properties import (
 )
 from embermq.model.topic import (
     DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
     MAX_TOPIC_SIZE,
     RETRY_PREFIX,
     UNSENDABLE_TOPICS,
@@ -76,6 +84,11 @@ _LONG_FORM: Final = frozenset(map(int, (RequestCode.SEND_MESSAGE, RequestCode.SE
 _CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
 _UNIQUE: Final = UNIQ_KEY + "\x01"
 UNIQUE_KEY_ROOM: Final = len(_UNIQUE) + 33  # of one with 32 digits, and its separator
+_GROUP: Final = PRODUCER_GROUP + "\x01"
+_PREPARED: Final = TRANSACTION_PREPARED + "\x01true\x02"
+_OF_TRANSACTIONS: Final = (CHECK_IMMUNITY_TIME, REAL_TOPIC, REAL_QUEUE, TRANSACTION_ID, TRANSACTION_CHECK_TIMES)
+_HALF: Final = HALF_TOPIC.encode()
+_OF_CONSUMERS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 
@@ -101,6 +114,7 @@ class Sent(NamedTuple):
     drafts: Sequence[DraftFields]
     queue: int
     unique_id: str
+    half: SentHalf | None = None  # of a transaction
     is_batch: bool = False
     is_one_record: bool = False  # of a batch: kept as it came
 
@@ -160,8 +174,11 @@ class Intake:
             self._known_of = table
             self.known = {}
 
-    def plain(self, request: Command, born: Born) -> tuple[DraftFields, int, str] | None:
-        """The draft of a plain message, its queue and its unique id; None if it is not as plain as that."""
+    def plain(self, request: Command, born: Born, instead: str | None = None) -> tuple[DraftFields, int, str] | None:
+        """The draft of a plain message, its queue and its unique id; None if it is not as plain as that.
+
+        It is made with the properties `instead`, if there are any.
+        """
         try:
             if type(request) is SendCommand:
                 sent = request.sent
@@ -175,6 +192,7 @@ class Intake:
             topic, queues = self.known[name]
             if not 0 <= queue < queues or not 0 <= born_time < I64 or not -I32 <= flag < I32 or retries or is_batch:
                 return None
+            properties = properties if instead is None else instead
             unique_id = _find_plain_id(properties)
             data = (properties + self.suffix).encode()
         except (KeyError, ValueError):
@@ -187,6 +205,22 @@ class Intake:
         sys_flag = sys_flag & _CLIENTS_FLAGS | host_flag if sys_flag else host_flag
         return (topic, queue, body, data, flag, sys_flag, born_time, host, 0, 0), queue, unique_id
 
+    def half(self, request: Command, born: Born) -> tuple[DraftFields, int, str, SentHalf] | None:
+        """The same for a plain message that begins a transaction: nothing else is unusual about it."""
+        properties = request.sent.i if type(request) is SendCommand else short_fields(request).get("i", "")
+        group = _find_plain_group(properties)
+        found = self.plain(request, born, properties.replace(_PREPARED, "", 1)) if group else None
+        if found is None or not self.settings.transactions:
+            return None
+        draft, queue, unique_id = found
+        topic = draft[0].decode()
+        place = f"{TRANSACTION_ID}\x01{unique_id}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE}\x01{queue}\x02"
+        data = (properties + self.suffix + place).encode()
+        if len(data) > self.max_properties - CHECK_ROOM:
+            return None
+        hidden = (_HALF, HALF_QUEUE, draft[2], data, *draft[4:])
+        return hidden, queue, unique_id, SentHalf(hidden, topic, queue, group, is_immune=False)
+
     def careful(self, request: Command, born: Born) -> Sent:
         """The drafts of any message or batch. Raises a RequestError."""
         fields = short_fields(request)
@@ -198,12 +232,21 @@ class Intake:
         unique_id = properties.setdefault(UNIQ_KEY, self._unique_ids.next())
         properties |= self._own
         self._check_asked(head.topic, properties)
-        target = park(self._redirect(request, fields, head, properties), levels=self._delay_levels)
+        target = self._redirect(request, fields, head, properties)
+        name = target.topic
+        if is_transactional(properties, head.reconsume_times) and not target.topic.startswith(_OF_CONSUMERS):
+            target = self._hide(target, unique_id, group=fields.get("a") or "")
+        else:
+            target = park(target, levels=self._delay_levels)
         body = request.data
         if not body:
             raise IllegalMessage(f"an empty body for topic {head.topic.name!r}; a message has one byte at least")
         draft = self._draft(target, body, format_properties(target.properties), head, born)
-        return Sent((draft,), head.queue, unique_id)
+        half = None
+        if target.topic == HALF_TOPIC:
+            kept = target.properties
+            half = SentHalf(draft, name, head.queue, kept[PRODUCER_GROUP], is_immune=CHECK_IMMUNITY_TIME in kept)
+        return Sent((draft,), head.queue, unique_id, half)
 
     def staged(self, request: Command, messages: Iterable[StagedMessage], born: Born) -> list[DraftFields]:
         """The drafts of messages that are kept aside for now, without unique keys. Raises a RequestError."""
@@ -222,6 +265,7 @@ class Intake:
         properties = _properties(message.properties.decode(errors="surrogateescape")) | self._own
         properties.pop(UNIQ_KEY, None)
         self._check_asked(head.topic, properties)
+        _check_not_transactional(head.topic, properties)
         target = park(Target(topic, message.queue, properties), levels=self._delay_levels)
         data = format_properties(target.properties)
         if len(data) > self.max_properties - UNIQUE_KEY_ROOM:
@@ -268,8 +312,6 @@ class Intake:
 
     def _check_asked(self, topic: TopicConfig, properties: Mapping[str, str]) -> None:
         """Refuse what the topic or the broker does not do."""
-        if properties.get(TRANSACTION_PREPARED) == "true":
-            raise NotPermitted("transactional messages are not taken by this broker yet; send it without a transaction")
         if DELAY not in properties and any(name in properties for name in _TIMERS):
             raise IllegalMessage("a delivery time is not taken by this broker yet; use one of the delay levels")
         if topic.cleanup_policy == "COMPACTION" and not properties.get(KEYS, "").strip():
@@ -286,6 +328,16 @@ class Intake:
             return Target(name, head.queue, properties)
         dead = self._topics.ensure(DEAD_LETTER_PREFIX + group)
         return Target(dead.name, 0, properties | {DELAY: "-1"})
+
+    def _hide(self, target: Target, unique_id: str, *, group: str) -> Target:
+        """Where a transactional message waits for the end of its transaction."""
+        if not self.settings.transactions:
+            raise NotPermitted(f"broker {self.settings.name!r} takes no transactional messages; see its `transactions`")
+        hidden = hide(target, unique_id, group=group)
+        size = len(format_properties(hidden.properties)) + CHECK_ROOM
+        if size > self.max_properties:
+            raise PropertiesTooLarge(target.topic, size=size, limit=self.max_properties)
+        return hidden
 
     def _batch(self, request: Command, head: _Head, born: Born) -> Sent:
         topic = head.topic
@@ -313,6 +365,7 @@ class Intake:
         missing = {name: value for name, value in head.properties.items() if name not in found and name != UNIQ_KEY}
         properties = found | missing | self._own
         self._check_asked(head.topic, properties)
+        _check_not_transactional(head.topic, properties)
         if not element.body:
             raise IllegalMessage(f"a batch for topic {head.topic.name!r} holds a message with an empty body")
         if _find_plain_id(text):  # kept as they are, as those of a message that comes alone
@@ -352,6 +405,21 @@ def short_fields(request: Command) -> Mapping[str, str]:
     if request.code not in _LONG_FORM:
         return request.fields
     return {_SHORT_NAMES[name]: value for name, value in request.fields.items() if name in _SHORT_NAMES}
+
+
+def _check_not_transactional(topic: TopicConfig, properties: Mapping[str, str]) -> None:
+    if is_transactional(properties, 0):
+        raise IllegalMessage(f"a transactional message for topic {topic.name!r} among others; send it alone")
+
+
+def _find_plain_group(properties: str) -> str:
+    """The producer group of a transactional message of which the broker knows everything; nothing otherwise."""
+    at, count = properties.find(_GROUP), properties.count
+    is_whole = at == 0 or (at > 0 and properties[at - 1] == "\x02")
+    is_once = _PREPARED in properties and count(TRANSACTION_PREPARED) == count(_GROUP) == count(_UNIQUE) == 1
+    if not is_whole or not is_once or any(word in properties for word in _OF_TRANSACTIONS):
+        return ""
+    return properties[at + len(_GROUP) : properties.find("\x02", at)]
 
 
 def _find_plain_id(properties: str) -> str:

@@ -37,9 +37,14 @@ BROKER_CHANGEABLE: Final = frozenset(
         *("permission", "auto_create_topics", "auto_create_groups", "region"),
         *("long_polling", "pull_max_messages", "pull_max_bytes"),
         *("client_timeout_ms", "notify_members", "keep_replies"),
+        *("sql_filters", "transactions"),
+        *("transaction_timeout_ms", "transaction_check_interval_ms", "transaction_check_max"),
     }
 )
-_LEAST_ONE: Final = ("pull_max_messages", "pull_max_bytes", "client_timeout_ms")
+_LEAST_ONE: Final = (
+    *("pull_max_messages", "pull_max_bytes", "client_timeout_ms"),
+    *("transaction_timeout_ms", "transaction_check_interval_ms", "transaction_check_max"),
+)
 _ALL_PERMISSIONS: Final = 7
 # What names a path, a program, a class or a secret: such keys are refused as forbidden, whoever may have invented them.
 _PROTECTED: Final = re.compile(

@@ -29,10 +29,11 @@ SWEEP_S = 1.0
 UNWANTED_S = 5.0
 
 Accept = Callable[[int], bool]
-Resume = Callable[[Peer, Command], None]
 
 
-class _Parked(NamedTuple):
+class Parked(NamedTuple):
+    """A pull that waits for messages from `offset` on."""
+
     peer: Peer
     request: Command
     accept: Accept | None
@@ -41,15 +42,18 @@ class _Parked(NamedTuple):
     deadline: float
 
 
+Resume = Callable[[Parked], None]
+
+
 class LongPolls:
     """The pulls that wait, by topic and queue."""
 
     def __init__(self, *, clock: Clock, most: int, end_of: Callable[[str, int], int]) -> None:
-        self.resume: Resume = lambda peer, request: None  # pulls again, without waiting
+        self.resume: Resume = lambda parked: None  # pulls again
         self._clock = clock
         self._most = most
         self._end_of = end_of  # the next offset of a queue
-        self._parked: dict[tuple[str, int], list[_Parked]] = {}
+        self._parked: dict[tuple[str, int], list[Parked]] = {}
         self._count = 0
         self._arrived: dict[tuple[str, int], list[int]] = {}
         self._lock = threading.Lock()  # of what arrived
@@ -86,10 +90,20 @@ class LongPolls:
             log.warning("too many pulls wait count=%d peer=%s topic=%s", self._count, peer.peer, topic)
             return False
         now = self._clock.monotonic()
-        parked = _Parked(peer, request, accept, offset, now, now + wait_s)
+        self._keep(topic, queue, Parked(peer, request, accept, offset, now, now + wait_s))
+        return True
+
+    def park_again(self, topic: str, queue: int, parked: Parked, *, offset: int) -> bool:
+        """Let a pull wait that wants nothing of what came before `offset`; False if it has waited long enough."""
+        now = self._clock.monotonic()
+        if now >= min(parked.deadline, parked.since + UNWANTED_S):
+            return False
+        self._keep(topic, queue, parked._replace(offset=offset))
+        return True
+
+    def _keep(self, topic: str, queue: int, parked: Parked) -> None:
         self._parked.setdefault((topic, queue), []).append(parked)
         self._count += 1
-        return True
 
     def arrived(self, items: Sequence[Placed]) -> None:
         """Messages became visible. Called by the store, in any thread."""
@@ -117,12 +131,12 @@ class LongPolls:
         for key, codes in arrived.items():
             self._release(key, partial(_wants, codes=codes))
 
-    def _release(self, key: tuple[str, int], is_ready: Callable[[_Parked], bool]) -> None:
+    def _release(self, key: tuple[str, int], is_ready: Callable[[Parked], bool]) -> None:
         parked = self._parked.pop(key, None)
         if parked is None:
             return
-        ready: list[_Parked] = []
-        rest: list[_Parked] = []
+        ready: list[Parked] = []
+        rest: list[Parked] = []
         for each in parked:
             (ready if is_ready(each) else rest).append(each)
         if rest:
@@ -130,7 +144,7 @@ class LongPolls:
         self._count -= len(ready)
         for each in ready:
             if not each.peer.is_closed:
-                self.resume(each.peer, each.request)
+                self.resume(each)
 
     async def _sweep(self) -> None:
         while True:
@@ -140,7 +154,7 @@ class LongPolls:
                 self._release(key, partial(_is_over, now=now, end=self._end_of(*key)))
 
 
-def _is_over(parked: _Parked, *, now: float, end: int) -> bool:
+def _is_over(parked: Parked, *, now: float, end: int) -> bool:
     """Whether a pull has waited long enough; so has one that missed an arrival.
 
     One that wants none of what came is told after a while how far it may go on, so that its group's offset does.
@@ -149,6 +163,6 @@ def _is_over(parked: _Parked, *, now: float, end: int) -> bool:
     return parked.deadline <= now or parked.peer.is_closed or has_more
 
 
-def _wants(parked: _Parked, *, codes: Sequence[int]) -> bool:
+def _wants(parked: Parked, *, codes: Sequence[int]) -> bool:
     accept = parked.accept
     return accept is None or any(accept(code) for code in codes)

@@ -8,7 +8,7 @@ of a group come or go, the others are told, so that they share the queues anew a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -39,6 +39,7 @@ class _Joined:
     producers: set[str] = field(default_factory=set)  # groups
     consumers: set[str] = field(default_factory=set)  # groups
     client_ids: set[str] = field(default_factory=set)
+    transactions: set[str] = field(default_factory=set)  # producer groups that it sent half messages for
 
 
 class Membership:
@@ -52,8 +53,11 @@ class Membership:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Peer, Client]] = {}
         self._requesters: dict[str, Peer] = {}  # by client id: where replies go to
+        self._half_senders: dict[str, dict[Peer, None]] = {}  # by producer group
         self._joined: dict[Peer, _Joined] = {}
         self._conflicts: dict[str, list[Conflict]] = {}  # as last logged
+        self.note_subscriptions: Callable[[str, Sequence[Subscribed]], None] = lambda group, subscriptions: None
+        self.note_gone: Callable[[str], None] = lambda group: None  # told of groups without members
         self._refused: set[str] = set()  # groups that were not let in, as logged
 
     def heartbeat(self, peer: Peer, request: Command, heartbeat: Heartbeat) -> bool:
@@ -92,6 +96,10 @@ class Membership:
             self._remove_producer(group, peer)
         for group in list(joined.consumers):
             self._remove_member(group, peer, reason="closed")
+        for group in joined.transactions:
+            self._half_senders[group].pop(peer)
+            if not self._half_senders[group]:
+                del self._half_senders[group]
         for client_id in joined.client_ids:
             if self._requesters.get(client_id) is peer:
                 del self._requesters[client_id]
@@ -135,6 +143,18 @@ class Membership:
         """Who sends for a group."""
         return list(self._producers.get(group, {}).values())
 
+    def note_half_sender(self, group: str, peer: Peer) -> None:
+        """Remember who sent a half message: its heartbeat may come later than the question how it ended."""
+        joined = self._joined_by(peer)
+        if group not in joined.transactions and len(joined.transactions) < MOST_REQUESTERS:
+            joined.transactions.add(group)
+            self._half_senders.setdefault(group, {})[peer] = None
+
+    def askable(self, group: str) -> list[Peer]:
+        """Who may know how the transactions of a producer group ended."""
+        found = [client.peer for client in self._producers.get(group, {}).values()]
+        return found or list(self._half_senders.get(group, ()))
+
     def producer_groups(self) -> list[str]:
         return list(self._producers)
 
@@ -162,6 +182,7 @@ class Membership:
             return False
         if not heartbeat.omits_subscriptions:
             self._ensure_retry_topic(config, consumes)
+            self.note_subscriptions(consumes.group, consumes.subscriptions)
         group = self._consumers.setdefault(consumes.group, ConsumerGroup(consumes.group))
         is_changed, is_wish_changed = group.take(client, consumes, omits_subscriptions=heartbeat.omits_subscriptions)
         self._joined_by(client.peer).consumers.add(group.name)
@@ -222,6 +243,7 @@ class Membership:
         if not group.members:
             del self._consumers[name]
             self._conflicts.pop(name, None)
+            self.note_gone(name)
             return
         self._notify(group)
         self._report_conflicts(group)

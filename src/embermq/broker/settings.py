@@ -35,6 +35,28 @@ class BrokerSettings:
     delay_save_ms: int = setting(10_000, "ms", "how often the progress of delayed messages is saved")
     notify_members: bool = setting(True, "yes or no", "tell consumers at once when others come or go")
     keep_replies: bool = setting(True, "yes or no", "store the replies of request/reply, too")
+    sql_filters: bool = setting(
+        True, "yes or no", "filter by SQL92 for consumers that ask for it; otherwise refuse them"
+    )
+    filter_bits: bool = setting(
+        False, "yes or no", "note for each message which groups' SQL92 filters want it, in topics with extended queues"
+    )
+    filter_bits_error_percent: int = setting(20, "percent", "how many groups may be taken for others by these bits")
+    filter_bits_consumers: int = setting(32, "count", "groups with filters on one topic that the bits are meant for")
+    filter_keep_ms: int = setting(86_400_000, "ms", "how long the filter of a group is kept that nobody reads with")
+    transactions: bool = setting(True, "yes or no", "take transactional messages; otherwise they are refused")
+    transaction_timeout_ms: int = setting(
+        6_000, "ms", "how long a transaction may be open before its producers are asked how it ended"
+    )
+    transaction_check_interval_ms: int = setting(
+        30_000,
+        "ms",
+        "how long after the first question the second comes; the pauses then double, up to eight times that",
+    )
+    transaction_check_max: int = setting(
+        15, "count", "questions without an answer, after which a transaction is given up"
+    )
+    transaction_mark_size: int = setting(4_096, "bytes", "most bytes of one message that says which transactions ended")
     staged_max_bytes: int = setting(
         4 * 1024 * 1024 * 1024, "bytes", "what may be staged and not yet published; more is refused"
     )

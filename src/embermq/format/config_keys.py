@@ -77,6 +77,7 @@ TEXT: Final = Form(str, str, "text")
 INTEGER: Final = Form(int, _show_number, "a whole number")
 HOURS: Final = Form(lambda text: float(text) if "." in text else int(text), _show_number, "a number of hours")
 BOOLEAN: Final = Form(_read_boolean, lambda value: "true" if value else "false", "true or false")
+NEGATED: Final = Form(lambda text: not _read_boolean(text), lambda value: "false" if value else "true", "true or false")
 PERCENT: Final = Form(lambda text: int(text) / 100, _show_share, "a whole number of percent")
 PATHS: Final = Form(_split, _join(","), "directories joined by ,")
 ADDRESSES: Final = Form(lambda text: _split(text, ";"), _join(";"), "address:port, joined by ;")
@@ -108,6 +109,16 @@ KEYS: Final[Mapping[str, Key]] = {
             "flushDelayOffsetInterval": ("delay_save_ms", INTEGER),
             "notifyConsumerIdsChangedEnable": ("notify_members", BOOLEAN),
             "storeReplyMessageEnable": ("keep_replies", BOOLEAN),
+            "enablePropertyFilter": ("sql_filters", BOOLEAN),
+            "enableCalcFilterBitMap": ("filter_bits", BOOLEAN),
+            "maxErrorRateOfBloomFilter": ("filter_bits_error_percent", INTEGER),
+            "expectConsumerNumUseFilter": ("filter_bits_consumers", INTEGER),
+            "filterDataCleanTimeSpan": ("filter_keep_ms", INTEGER),
+            "rejectTransactionMessage": ("transactions", NEGATED),
+            "transactionTimeOut": ("transaction_timeout_ms", INTEGER),
+            "transactionCheckInterval": ("transaction_check_interval_ms", INTEGER),
+            "transactionCheckMax": ("transaction_check_max", INTEGER),
+            "transactionOpMsgMaxSize": ("transaction_mark_size", INTEGER),
             "registerNameServerPeriod": ("register_interval_ms", INTEGER),
         },
     ),

@@ -48,7 +48,7 @@ __all__ = [
     "BLANK_SIZE", "HEADS", "MAGIC_BLANK", "MAGIC_V1", "MAGIC_V2", "MAX_PROPERTIES_SIZE", "MAX_V1_TOPIC_SIZE",
     "MIN_RECORD_SIZE", "PROPERTY_CRC_SIZE", "Draft", "DraftFields", "Frame", "Record", "Scanned", "crc31",
     "decode_record", "draft_size", "encode_blank", "encode_draft", "encode_drafts", "encode_property_crc",
-    "encode_record", "read_frame", "record_size", "scan_record", "verify_property_crc",
+    "encode_record", "read_frame", "read_properties", "record_size", "scan_record", "verify_property_crc",
 ]  # fmt: skip
 
 _CRC_MASK: Final = 0x7FFF_FFFF
@@ -87,6 +87,22 @@ def read_frame(data: memoryview | bytes, at: int) -> Frame:
     if at < 0 or len(data) - at < FRAME.size:
         raise CorruptRecord(at, f"{len(data) - at} bytes left, a record begins with {FRAME.size}")
     return Frame._make(FRAME.unpack_from(data, at))
+
+
+def read_properties(data: memoryview) -> bytes:
+    """The properties of the record that `data` is, without looking at the rest of it. Raises CorruptRecord."""
+    if len(data) < MIN_RECORD_SIZE:
+        raise CorruptRecord(0, f"a record of {len(data)} bytes, {MIN_RECORD_SIZE} are the least")
+    _, magic = FRAME.unpack_from(data)
+    body_at = HEADS[data[HOST_FLAGS_AT] >> 4 & 3].size
+    topic_at = body_at + max(int.from_bytes(data[body_at - 4 : body_at], signed=True), 0)
+    width = 2 if magic == MAGIC_V2 else 1
+    size_at = topic_at + width + int.from_bytes(data[topic_at : topic_at + width])
+    begin = size_at + SHORT.size
+    end = begin + int.from_bytes(data[size_at:begin])
+    if end > len(data):
+        raise CorruptRecord(0, f"a record of {len(data)} bytes, whose properties end at {end}")
+    return bytes(data[begin:end])
 
 
 def encode_blank(size: int) -> bytes:

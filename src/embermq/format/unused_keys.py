@@ -36,15 +36,15 @@ _OF_BROKER: Final = """
     disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded dispatchCqCacheNum dispatchCqThreads
     dispatchFromSenderThread dLegerGroup dLegerPeers dLegerSelfId duplicationEnable enableAsyncReput
     enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
-    enableCalcFilterBitMap enableCleanExpiredOffset enableCompaction enableCreateSysGroup enableDetailStat
+    enableCleanExpiredOffset enableCompaction enableCreateSysGroup enableDetailStat
     enableFastChannelEventProcess enableLmqStats enableMixedMessageType enableNetWorkFlowControl
     enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck
-    enablePopBufferMerge enablePopLog enablePopMessageThreshold enablePropertyFilter enableReconnectForGoAway
+    enablePopBufferMerge enablePopLog enablePopMessageThreshold enableReconnectForGoAway
     enableRegisterProducer enableRemoteEscape enableRetryTopicV2 enableRocksDBLog enableScheduleAsyncDeliver
     enableScheduleMessageStats enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck
     enableSlaveActingMaster enableSplitRegistration endTransactionPoolQueueCapacity endTransactionThreadPoolNums
-    estimateAccumulation expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup
-    fetchNamesrvAddrByAddressServer fetchNameSrvAddrByDnsLookup fetchNamesrvAddrInterval filterDataCleanTimeSpan
+    estimateAccumulation fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup
+    fetchNamesrvAddrByAddressServer fetchNameSrvAddrByDnsLookup fetchNamesrvAddrInterval
     filterSupportRetry flushCommitLogTimed flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval
     flushConsumerOffsetHistoryInterval flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister
     forwardTimeout globalColdReadThreshold haFlowControlEnable haHousekeepingInterval haListenPort
@@ -56,7 +56,7 @@ _OF_BROKER: Final = """
     lockInStrictMode logicalDiskSpaceCleanForciblyThreshold logicQueueForceSwapMapInterval
     logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSizeTimerLog mappedFileSwapEnable
     maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan
-    maxErrorRateOfBloomFilter maxFilterMessageSize maxHaTransferByteInSecond maxLmqConsumeQueueNum
+    maxFilterMessageSize maxHaTransferByteInSecond maxLmqConsumeQueueNum
     maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
     maxSlaveResendLength maxStatsIdleTimeInMinutes maxTopicLength maxTransferBytesOnMessageInDisk
     maxTransferCountOnMessageInDisk memTableFlushIntervalMs messageIndexSafe messageStorePlugIn
@@ -74,7 +74,7 @@ _OF_BROKER: Final = """
     queryMessageThreadPoolNums queryThreadPoolQueueCapacity readUnCommitted realTimeNotifyConsumerChange
     realTimePersistRocksDBConfig recallMessageEnable recheckReputOffsetFromCq recoverConcurrently
     recoverThreadPoolNums redeleteHangedFileInterval registerBrokerTimeoutMills rejectPullConsumerEnable
-    rejectTransactionMessage replicasPerDiskPartition replyThreadPoolQueueCapacity
+    replicasPerDiskPartition replyThreadPoolQueueCapacity
     retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum
     reviveScanTime rmqAddressServerDomain rmqAddressServerSubGroup rocketmqHome rocksdbCompressionType
     rocksdbCQDoubleWriteEnable rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold sampleCountThreshold
@@ -95,8 +95,8 @@ _OF_BROKER: Final = """
     timerGetMessageThreadNum timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold
     timerPrecisionMs timerProgressLogIntervalMs timerPutMessageThreadNum timerRollWindowSlot
     timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable topicQueueLockNum
-    totalReplicas traceOn transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
-    transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap
+    totalReplicas traceOn transactionMetricFlushInterval
+    transactionOpBatchInterval transferMsgByHeap
     travelCqFileNumWhenGetMessage updateNameServerAddrPeriod useABSLock useEpollNativeSelector
     usePIDColdCtrStrategy userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
     useReentrantLockWhenPutMessage useServerSideResetOffset useStaticSubscription useTLS

@@ -10,6 +10,7 @@ from typing import Final, Self
 from embermq.model.hashing import java_hash
 
 TAG_TYPE: Final = "TAG"
+SQL_TYPE: Final = "SQL92"
 
 _EVERYTHING = "*"
 _JOINT = "||"

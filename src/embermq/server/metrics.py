@@ -18,6 +18,7 @@ from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.transactions.open_counts import OpenCounts
 from embermq.clock import Clock
 from embermq.format.stats_body import StatsKind
 from embermq.log.sync_times import BOUNDS_S
@@ -49,6 +50,8 @@ class Parts(Protocol):
     def offsets(self) -> ConsumerOffsets: ...
     @property
     def membership(self) -> Membership: ...
+    @property
+    def open_transactions(self) -> OpenCounts: ...
     @property
     def stages(self) -> Mapping[str, Stages]: ...
     @property
@@ -91,6 +94,7 @@ class BrokerMetrics:
     def _iter(self) -> Iterator[Family]:
         yield from self._broker()
         yield from self._traffic()
+        yield from _transaction_families(self._parts.open_transactions)
         yield from self._connected()
         yield from _lag_families(list(iter_lags(self._parts.store, self._parts.offsets, self._parts.clock.now_ms())))
         yield from self._storage()
@@ -253,6 +257,17 @@ def _gauge(name: str, text: str, labels: Sequence[str], rows: Sequence[Row]) -> 
 
 def _counter(name: str, text: str, labels: Sequence[str], rows: Sequence[Row]) -> Family:
     return Family(name, "counter", text, labels, rows)
+
+
+def _transaction_families(counts: OpenCounts) -> Iterator[Family]:
+    labels = ("topic",)
+    yield _gauge("rocketmq_half_messages", "transactions that are open", labels, _by_topic(dict(counts.items())))
+    yield _counter("rocketmq_commit_messages", "transactions committed", labels, _by_topic(counts.committed))
+    yield _counter("rocketmq_rollback_messages", "transactions rolled back", labels, _by_topic(counts.rolled_back))
+
+
+def _by_topic(counts: Mapping[str, int]) -> list[Row]:
+    return [Row((topic,), count) for topic, count in counts.items()]
 
 
 def _rows(counts: Mapping[tuple[str, ...], int]) -> list[Row]:

@@ -29,6 +29,7 @@ from embermq.store.queues import Queues
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Placed]], None]
+BitsOf = Callable[[str, bytes], bytes]  # topic and properties of a message to its filter bits
 RECORDS_PER_SLICE = 4096
 RECORDS_FOR_PLAIN_CODE = 64
 KERNELS_PAY_AFTER = 32 * 1024 * 1024  # bytes of the log, which take plain code as long as kernels to be loaded
@@ -60,6 +61,7 @@ class Dispatcher:
         self.last_store_time = 0
         self.listeners: list[Listener] = []
         self.wants_topic: Callable[[str], bool] | None = None  # while recovery fills queues; None: every topic
+        self.bits_of: BitsOf | None = None
         self.queues = queues
         self.index = index
         self._commit_log = commit_log
@@ -187,6 +189,9 @@ class Dispatcher:
         queued = [item for item in items if not item.sys_flag & NOT_QUEUED]
         if self._light_queues:
             queued += [copy for item in queued if _MULTI_DISPATCH in item.properties for copy in light_copies(item)]
+        if self.bits_of is not None:
+            bits_of = self.bits_of
+            queued = [item._replace(filter_bits=bits_of(item.topic, item.properties)) for item in queued]
         groups: dict[tuple[str, int], list[Placed]] = {}
         for item in queued:
             groups.setdefault((item.topic, item.queue), []).append(item)

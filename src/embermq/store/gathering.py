@@ -21,7 +21,7 @@ from embermq.format.queue_entry import ENTRY, QUEUE_ENTRY_SIZE
 from embermq.log.commit_log import CommitLog
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.store.queues import AnyQueue
-from embermq.store.reading import Accept, ReadStatus, read_queue
+from embermq.store.reading import Accept, ReadStatus, Wanted, read_queue
 
 
 class FoundBytes(NamedTuple):
@@ -57,17 +57,18 @@ def read_bytes(
     limit: int,
     max_bytes: int,
     accept: Accept | None = None,
+    wanted: Wanted | None = None,
     gather: Gather | None = None,
 ) -> FoundBytes:
     """Records of `queue` from `offset` on: at most `limit` messages and `max_bytes`, but one at least."""
-    if accept is None and type(queue) is ConsumeQueue:
+    if accept is None and wanted is None and type(queue) is ConsumeQueue:
         low, high = queue.min_offset, queue.max_offset
         entries = queue.select(offset, limit)
         if entries is not None:
             count, size, parts = (gather or gather_stretches)(entries, commit_log.chain, max_bytes)
             if count:
                 return FoundBytes(ReadStatus.FOUND, offset + count, low, high, count, size, parts)
-    found = read_queue(queue, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept)
+    found = read_queue(queue, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted)
     parts = [data for _, _, data in found.records]
     size = sum(map(len, parts))
     return FoundBytes(found.status, found.next_offset, found.min_offset, found.max_offset, len(parts), size, parts)

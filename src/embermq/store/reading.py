@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from embermq.errors import CorruptRecord
 from embermq.files.file_chain import FileChain
 from embermq.format.batch_entry import BatchEntry
+from embermq.format.extended_entry import ExtendedEntry
 from embermq.format.host import decode_host
 from embermq.format.message_id import encode_message_id
 from embermq.format.queue_entry import QueueEntry
@@ -24,6 +26,20 @@ from embermq.model.topic import is_light_queue
 from embermq.store.queues import AnyQueue
 
 Accept = Callable[[int], bool]  # a tags code: may the message be wanted?
+
+
+class Wanted(Protocol):
+    """A filter that has to look at messages."""
+
+    def may_accept(self, extended: ExtendedEntry | None) -> bool:
+        """Whether what the queue knows of a message, if it does, leaves it possible that it is wanted."""
+        ...
+
+    def accepts(self, data: memoryview) -> bool:
+        """Whether the message of a record is wanted."""
+        ...
+
+
 LARGEST_SCAN = 16_000  # bytes of entries looked at for one answer, when a filter rejects
 
 
@@ -79,6 +95,7 @@ def read_queue(
     limit: int,
     max_bytes: int,
     accept: Accept | None = None,
+    wanted: Wanted | None = None,
 ) -> Found:
     """Records of `queue` from `offset` on: at most `limit` messages and `max_bytes`, but one at least."""
     if queue is None:
@@ -87,17 +104,20 @@ def read_queue(
     outside = _outside(offset, low, high)
     if outside is not None:
         return outside
-    if accept is None and isinstance(queue, ConsumeQueue):
+    is_filtered = accept is not None or wanted is not None
+    if not is_filtered and isinstance(queue, ConsumeQueue):
         plain = _read_plain(queue, commit_log.chain, offset, limit=limit, max_bytes=max_bytes)
         if plain:
             return Found(ReadStatus.FOUND, plain[-1][0] + 1, low, high, plain)
     records: list[tuple[int, int, memoryview]] = []
     status, next_offset, count, size = ReadStatus.NO_MATCH, offset, 0, 0
-    for at, number, entry in _entries(queue, offset, limit, filtered=accept is not None):
+    for at, number, entry in _entries(queue, offset, limit, filtered=is_filtered):
         if records and (count + number > limit or size + entry.size > max_bytes):
             break
         next_offset = at + number
         if accept is not None and not accept(entry.tags_code):
+            continue
+        if wanted is not None and isinstance(queue, ConsumeQueue) and not wanted.may_accept(queue.read_extended(at)):
             continue
         data = commit_log.chain.select(entry.position, entry.size)
         if data is None:
@@ -105,6 +125,8 @@ def read_queue(
                 return Found(status, at, low, high, records)  # the next read will say what is wrong with it
             _check_gone(entry, commit_log, at)
             status = status if records else ReadStatus.REMOVED
+            continue
+        if wanted is not None and not wanted.accepts(data):
             continue
         records.append((at, entry.position, data))
         count, size, status = count + number, size + entry.size, ReadStatus.FOUND

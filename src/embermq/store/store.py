@@ -34,14 +34,14 @@ from embermq.model.subscription import TagFilter
 from embermq.model.topic import TopicConfig
 from embermq.store.batch_puts import BatchPuts
 from embermq.store.cleaner import Cleaner, first_store_time
-from embermq.store.dispatcher import Listener
+from embermq.store.dispatcher import BitsOf, Listener
 from embermq.store.gathering import FoundBytes, Gather, read_bytes
 from embermq.store.housekeeper import Housekeeper
 from embermq.store.intake import Intake, Limits, with_last_separator
 from embermq.store.key_search import find_by_key
 from embermq.store.outline import Outline, make_outline
 from embermq.store.parts import close_parts, open_parts
-from embermq.store.reading import Accept, Batch, Found, read_queue, to_batch, to_message
+from embermq.store.reading import Accept, Batch, Found, Wanted, read_queue, to_batch, to_message
 from embermq.store.settings import CHANGEABLE, Durability, StoreSettings
 from embermq.store.state import StoreState
 from embermq.store.upkeep import Upkeep
@@ -234,14 +234,20 @@ class Store:
         return read_queue(found, self._parts.commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept)
 
     def read_bytes(
-        self, topic: str, *, queue: int, offset: int, limit: int, max_bytes: int, accept: Accept | None = None
-    ) -> FoundBytes:
+        self, topic: str, *, queue: int, offset: int, limit: int, max_bytes: int,
+        accept: Accept | None = None, wanted: Wanted | None = None,
+    ) -> FoundBytes:  # fmt: skip
         """The same in as few pieces as it lies in; those that can be written to are good until the next read."""
         self._check_open()
         found, commit_log = self._parts.queues.find(topic, queue), self._parts.commit_log
         return read_bytes(
-            found, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept, gather=self._gather
-        )
+            found, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted,
+            gather=self._gather,
+        )  # fmt: skip
+
+    def add_filter_bits(self, bits_of: BitsOf) -> None:
+        """Have `bits_of` asked, in any thread, for the filter bits of messages of topics with extended queues."""
+        self._parts.dispatcher.bits_of = bits_of
 
     def find_queue(self, topic: str, queue: int) -> AnyQueue | None:
         """A queue as it is kept; None if there is none."""

@@ -164,14 +164,20 @@ SAMPLES: dict[int, Sample] = {
     **dict.fromkeys(
         (
             *(Code.UPDATE_BROKER_CONFIG, Code.CLEAN_EXPIRED_QUEUES, Code.CLEAN_UNUSED_TOPICS, Code.DELETE_EXPIRED_LOG),
-            *(Code.SET_MESSAGE_REQUEST_MODE, Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.BROKER_HEARTBEAT),
+            *(
+                Code.RESUME_CHECK_HALF_MESSAGE,
+                Code.SET_MESSAGE_REQUEST_MODE,
+                Code.REGISTER_BROKER,
+                Code.UNREGISTER_BROKER,
+                Code.BROKER_HEARTBEAT,
+            ),
             *(Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG, Code.WIPE_WRITE_PERM, Code.ADD_WRITE_PERM),
             *(Code.DELETE_TOPIC_IN_NAMESERVER, Code.REGISTER_TOPIC_IN_NAMESERVER, Code.UPDATE_NAMESERVER_CONFIG),
             *(Code.CHECK_TRANSACTION_STATE, Code.NOTIFY_CONSUMER_IDS_CHANGED, Code.RESET_CLIENT_OFFSET),
             *(Code.GET_STATUS_FROM_CLIENT, Code.PUSH_REPLY_TO_CLIENT, Code.NOTIFY_MIN_BROKER_ID_CHANGE),
             *(3001, 3002, 3003, 3006, 3007, 3008),
             *(Code.LOOK_AT_STORE, Code.LIST_STORE_FILES, Code.READ_STORE_FILE),
-            *(323, 513, 902, 1007, 2001, 200056, 99_999),  # codes that nobody handles
+            *(513, 902, 1007, 2001, 200056, 99_999),  # codes that nobody handles
         ),
         CHANGE_CLUSTER,
     ),

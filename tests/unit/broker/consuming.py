@@ -71,7 +71,7 @@ class Consuming:
             tables, broker_name=BROKER, wake=lambda topic, queue: self.woken.append((topic, queue)), push_after_s=0.01
         )
         return {
-            **ClientHandlers(self.membership, self.locks, clock=self.clock).routes(),
+            **ClientHandlers(self.membership, self.locks, self.settings, clock=self.clock).routes(),
             **OffsetHandlers(tables, delays=lambda: delays, young_bytes=self.young_bytes).routes(),
             **stats.routes(),
             **RelayHandlers(tables, broker_name=BROKER).routes(),

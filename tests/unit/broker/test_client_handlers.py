@@ -74,14 +74,15 @@ def test_who_signs_off_is_gone(consuming: Consuming) -> None:
     assert consuming.membership.producers("p") == []
 
 
-def test_only_filters_by_tags_are_accepted(consuming: Consuming) -> None:
-    def check(kind: str) -> int:
-        subscription = {"topic": "orders", "subString": "a > 5", "expressionType": kind}
+def test_only_filters_that_can_be_read_are_accepted(consuming: Consuming) -> None:
+    def check(kind: str, text: str = "a > 5") -> int:
+        subscription = {"topic": "orders", "subString": text, "expressionType": kind}
         body = json.dumps({"clientId": "one", "group": "g", "subscriptionData": subscription}).encode()
         return consuming.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body).code
 
     assert check("TAG") == 0
-    assert check("SQL92") == ResponseCode.SYSTEM_ERROR
+    assert check("SQL92") == 0
+    assert check("SQL92", "a >") == check("XPATH") == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 def test_locks_by_request(consuming: Consuming) -> None:

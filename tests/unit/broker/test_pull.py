@@ -92,7 +92,7 @@ def test_tags_are_filtered_and_the_offset_moves_on(tmp_path: Path) -> None:
         assert (bodies(answer), offsets(answer)) == ([b"1", b"3"], (5, 0, 5))
         answer = await client.pull(subscription="nobody || has")
         assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (5, 0, 5))
-        answer = await client.pull(subscription="a = 1", expressionType="SQL92")
+        answer = await client.pull(subscription="a = 1", expressionType="XPATH")
         assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
     with_broker(tmp_path / "store", work)

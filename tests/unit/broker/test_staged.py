@@ -246,7 +246,7 @@ def test_what_no_send_may_do_no_stage_may(
         (a_staged(b"x" * 2000), "limit 1000"),
         (a_staged(b"x", properties=b"n\x01" + b"v" * 30_000 + b"\x02"), "limit 20000"),
         (a_staged(b"x", properties=b"TIMER_DELIVER_MS\x01" + b"9" * 13 + b"\x02"), "a delivery time is not taken"),
-        (a_staged(b"x", properties=b"TRAN_MSG\x01true\x02"), "transactional messages are not taken"),
+        (a_staged(b"x", properties=b"TRAN_MSG\x01true\x02"), "a transactional message"),
     ],
 )
 def test_messages_that_could_not_be_sent_cannot_be_staged(tmp_path: Path, message: object, said: str) -> None:

@@ -16,6 +16,7 @@ from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import ENGINE, PLAIN, Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
+from embermq.broker.transactions.open_counts import OpenCounts
 from embermq.errors import DiskFull, SyncFailed
 from embermq.format.command import make_request
 from embermq.format.heartbeat_body import Consumes, Heartbeat
@@ -44,6 +45,7 @@ class Parts:
     groups: Groups
     offsets: ConsumerOffsets
     membership: Membership
+    open_transactions: OpenCounts
     stages: dict[str, Stages]
     pull_stages: dict[str, Stages]
     clock: ManualClock
@@ -76,6 +78,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
             groups=groups,
             offsets=ConsumerOffsets(tmp_path / "offsets.json", clock=clock),
             membership=Membership(groups, topics, clock, settings),
+            open_transactions=OpenCounts(tmp_path / "transactionMetrics", clock=clock),
             stages={ENGINE: Stages(), PLAIN: Stages()},
             pull_stages={ENGINE: Stages(), PLAIN: Stages()},
             clock=clock,
@@ -249,3 +252,13 @@ def test_where_the_time_of_pulls_goes(parts: Parts) -> None:
     assert value(series, "embermq_pull_seconds_total", path="plain", stage="read") == 0.25
     assert value(series, "embermq_pull_calls_total", path="plain", stage="answer") == 0
     assert value(series, "embermq_send_messages_total", path="engine", stage="store") == 0
+
+
+def test_transactions_are_counted(parts: Parts) -> None:
+    parts.open_transactions.add("orders", 3)
+    parts.open_transactions.committed["orders"] += 2
+    parts.open_transactions.rolled_back["orders"] += 1
+    series = parts.scrape()
+    assert value(series, "rocketmq_half_messages", topic="orders") == 3
+    assert value(series, "rocketmq_commit_messages_total", topic="orders") == 2
+    assert value(series, "rocketmq_rollback_messages_total", topic="orders") == 1

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from embermq.broker.consumer_group import Client
 from embermq.broker.locks import QueueLocks
 from embermq.broker.membership import Membership
+from embermq.broker.settings import BrokerSettings
+from embermq.broker.sql_wanted import check_kind
 from embermq.clock import Clock
 from embermq.errors import NotOnline
+from embermq.filters import parse_sql
 from embermq.format.command import Command, make_answer
 from embermq.format.connection_body import (
     Connected,
@@ -31,7 +34,8 @@ from embermq.rpc.router import Handler
 class ClientHandlers:
     """Answers what clients say of themselves, and what administrators ask about them."""
 
-    def __init__(self, membership: Membership, locks: QueueLocks, *, clock: Clock) -> None:
+    def __init__(self, membership: Membership, locks: QueueLocks, settings: BrokerSettings, *, clock: Clock) -> None:
+        self.settings = settings  # replaced when one is changed at run time
         self._membership = membership
         self._locks = locks
         self._clock = clock
@@ -68,16 +72,16 @@ class ClientHandlers:
         return make_answer(request, body=encode_consumer_ids(client_ids))
 
     def check_config(self, peer: Peer, request: Command) -> Command:
-        """Whether the broker can evaluate what a consumer subscribes to."""
+        """Whether the broker can evaluate what a consumer subscribes to. Raises IllegalFilter or FiltersOff."""
         subscription = parse_fields(request.data, "client configuration").find_fields("subscriptionData")
         if subscription is None:
             return make_answer(request)
         wanted = read_subscribed(subscription.members, "subscriptionData")
         if wanted.is_tags:
             return make_answer(request)
-        kind = wanted.expression_type[:80]
-        remark = f"The broker does not support consumer to filter message by {kind}; use tags"
-        return make_answer(request, ResponseCode.SYSTEM_ERROR, remark=remark)
+        check_kind(wanted.expression_type, self.settings)
+        parse_sql(wanted.expression)
+        return make_answer(request)
 
     def lock(self, peer: Peer, request: Command) -> Command:
         wanted = decode_lock_request(request.data)

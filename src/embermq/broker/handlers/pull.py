@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from embermq.broker.consumer_group import ConsumerGroup
-from embermq.broker.long_poll import LongPolls
+from embermq.broker.group_filters import GroupFilters
+from embermq.broker.long_poll import LongPolls, Parked
 from embermq.broker.pull_answers import NOTHING_YET, found_answer, missed_answer, pull_fields
 from embermq.broker.pull_requests import (
     COMMITS_OFFSET,
@@ -23,26 +24,27 @@ from embermq.broker.pull_requests import (
     shape_of,
 )
 from embermq.broker.settings import BrokerSettings
+from embermq.broker.sql_wanted import SqlWanted, check_kind
 from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
-from embermq.errors import EmberError, IllegalFilter, NotPermitted, NotSubscribed
+from embermq.errors import EmberError, NotPermitted, NotSubscribed, SubscriptionOutdated
+from embermq.filters import parse_sql
 from embermq.format.command import ONEWAY, Command, EncodedAnswer, encode_command, make_answer
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.flags import Permission
 from embermq.model.group import GroupConfig
-from embermq.model.subscription import Subscribed, TagFilter
+from embermq.model.subscription import TAG_TYPE, Subscribed, TagFilter
 from embermq.model.topic import TopicConfig
 from embermq.rpc.fields import find_integer, read_text
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Answer, Handler, Observe, check_body
-from embermq.store.reading import ReadStatus
+from embermq.store.reading import Accept, ReadStatus
 
 log = logging.getLogger(__name__)
 
 CODES: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-TAG: Final = "TAG"
 _WRITTEN_AT_ONCE: Final = 256 * 1024  # bytes of answers: more are not kept waiting for each other
 
 _MOST_KNOWN: Final = 1_000
@@ -57,7 +59,7 @@ class Pull(NamedTuple):
     topic: TopicConfig
     group: GroupConfig
     numbers: PullNumbers
-    wanted: TagFilter
+    wanted: TagFilter | SqlWanted
 
 
 class KnownPull(NamedTuple):
@@ -91,12 +93,14 @@ class PullHandlers:
         settings: BrokerSettings,
         *,
         observe: Observe,
+        filters: GroupFilters | None = None,
         stages: Stages | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tables = tables
         self._polls = polls
         self._statistics = statistics
+        self._filters = filters
         self._observe = observe
         self._stages = stages or Stages()
         self._now = now
@@ -142,16 +146,17 @@ class PullHandlers:
         """The answer; None if the pull waits now."""
         return self._pull(peer, request, may_wait=True)
 
-    def _resume(self, peer: Peer, request: Command) -> None:
+    def _resume(self, parked: Parked) -> None:
         """Answer a pull that has waited."""
+        peer, request = parked.peer, parked.request
         try:
-            answer = self._pull(peer, request, may_wait=False)
+            answer = self._pull(peer, request, may_wait=False, parked=parked)
         except Exception as error:
             answer = self._refusal(peer, request, error)
         if answer is not None and not request.is_oneway:
             peer.send(answer)
 
-    def _pull(self, peer: Peer, request: Command, *, may_wait: bool) -> Answer:
+    def _pull(self, peer: Peer, request: Command, *, may_wait: bool, parked: Parked | None = None) -> Answer:
         now = self._now
         began = now()
         try:
@@ -165,10 +170,11 @@ class PullHandlers:
         reset = offsets.take_reset(topic, group, queue)
         if reset is not None:
             return self._reset(request, pull, reset)
-        accept = pull.wanted.accepts_code if pull.wanted.codes else None
+        accept, wanted = _ways_of(pull.wanted)
+        offset = parked.offset if parked is not None and wanted is not None else offset
         understood = now()
         found = self._tables.store.read_bytes(
-            topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=accept
+            topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted
         )
         read = now()
         if may_wait and sys_flag & COMMITS_OFFSET:
@@ -183,6 +189,9 @@ class PullHandlers:
             self._stages.store.count(found.records, read - understood)
             self._stages.answer.count(found.records, now() - read)
             return answer
+        is_looking = parked is not None and wanted is not None and status is ReadStatus.NO_MATCH
+        if parked and is_looking and self._polls.park_again(topic, queue, parked, offset=found.next_offset):
+            return None
         is_at_end = status is ReadStatus.AT_END or (status in NOTHING_YET and offset == 0)
         waits = is_at_end and may_wait and sys_flag & MAY_WAIT and wait_ms > 0
         if waits and self._polls.park(topic, queue, peer, request, accept, offset=offset, wait_s=wait_ms / 1000):
@@ -234,10 +243,12 @@ class PullHandlers:
             return None
         topic, group, numbers, _ = known.pull
         if numbers.sys_flag & HAS_SUBSCRIPTION:
-            return known
+            return known if isinstance(known.pull.wanted, TagFilter) else None
         try:
             wanted = self._filter(request, group, topic, numbers.sys_flag)
         except EmberError:  # the ordinary answer says what it is
+            return None
+        if isinstance(wanted, SqlWanted):
             return None
         membership = self._tables.membership
         return known._replace(
@@ -268,15 +279,18 @@ class PullHandlers:
         numbers = read_numbers(fields, topic, settings)
         return Pull(topic, group, numbers, self._filter(request, group, topic, numbers.sys_flag))
 
-    def _filter(self, request: Command, group: GroupConfig, topic: TopicConfig, sys_flag: int) -> TagFilter:
+    def _filter(self, request: Command, group: GroupConfig, topic: TopicConfig, sys_flag: int) -> TagFilter | SqlWanted:
         fields = request.fields
         if sys_flag & HAS_SUBSCRIPTION:
-            kind, expression = fields.get("expressionType") or TAG, fields.get("subscription") or "*"
+            kind, expression = fields.get("expressionType") or TAG_TYPE, fields.get("subscription") or "*"
         else:
             kind, expression = self._subscribed(request, group, topic)
-        if kind != TAG:
-            raise IllegalFilter(f"filters of type {kind[:80]!r} are not evaluated by this broker yet; use tags")
-        return filter_of(expression)
+        if kind == TAG_TYPE:
+            return filter_of(expression)
+        check_kind(kind, self.settings)
+        has_bits = not sys_flag & HAS_SUBSCRIPTION and self._filters is not None
+        entry = self._filters.find(topic.name, group.name) if has_bits and self._filters is not None else None
+        return SqlWanted(parse_sql(expression), entry if entry is not None and entry.expression == expression else None)
 
     def _subscribed(self, request: Command, group: GroupConfig, topic: TopicConfig) -> tuple[str, str]:
         """The type and text of the filter that the group's heartbeats asked for.
@@ -295,4 +309,15 @@ class PullHandlers:
         if found is None:
             raise NotSubscribed(f"group {group.name!r} has not subscribed to topic {topic.name!r}")
         is_newer = (find_integer(request.fields, "subVersion") or 0) > found.version
-        return found.expression_type, "*" if is_newer and found.expression_type == TAG else found.expression
+        if is_newer and not found.is_tags:  # the client cannot look at the rest itself
+            raise SubscriptionOutdated(
+                f"group {group.name!r} told of an older filter of topic {topic.name!r}; a heartbeat must come first"
+            )
+        return found.expression_type or TAG_TYPE, "*" if is_newer else found.expression
+
+
+def _ways_of(wanted: TagFilter | SqlWanted) -> tuple[Accept | None, SqlWanted | None]:
+    """What a read asks about queue entries, and about messages."""
+    if isinstance(wanted, SqlWanted):
+        return None, wanted
+    return (wanted.accepts_code if wanted.codes else None), None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from embermq.broker.puts import Puts
 from embermq.broker.send_answers import NO_FIELDS, Answerable, SendAnswers, Wanted, wanted_of
 from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.transactions.halves import SentHalf
 from embermq.errors import EmberError, FlushTimeout, RequestError
 from embermq.format.command import Command
 from embermq.format.record import DraftFields
@@ -33,6 +34,7 @@ from embermq.store.writer import Submitted
 log = logging.getLogger(__name__)
 
 CODES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+NoteHalves = Callable[[Mapping[int, SentHalf], Submitted], None]
 LARGEST_TURN: Final = 4096  # drafts that are put at once
 _REPLY_TO: Final = REPLY_TO_CLIENT.encode()
 
@@ -43,6 +45,7 @@ class _Turn:
 
     drafts: list[DraftFields] = field(default_factory=list)
     wanted: list[tuple[Peer, list[Answerable]]] = field(default_factory=list)
+    halves: dict[int, SentHalf] = field(default_factory=dict)  # those of transactions among the drafts
 
 
 class SendHandlers:
@@ -70,6 +73,7 @@ class SendHandlers:
         self._now = now
         self._turn = _Turn()
         self.before: Callable[[], None] = lambda: None  # has what came before put first
+        self.note_halves: NoteHalves = lambda halves, submitted: None  # told of half messages that are stored
 
     def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
         """Take the messages of one read; each is answered when it is safe."""
@@ -79,12 +83,19 @@ class SendHandlers:
         wanted: list[Answerable] = []
         drafts = self._turn.drafts
         self._intake.refresh()
-        plain = self._intake.plain
+        plain, half = self._intake.plain, self._intake.half
         for request in requests:
             found = plain(request, born)
             if found is not None:
                 draft, queue, unique_id = found
                 wanted.append((request, len(drafts), 1, queue, unique_id, NO_FIELDS))
+                drafts.append(draft)
+                continue
+            begun = half(request, born)
+            if begun is not None:
+                draft, queue, unique_id, of_transaction = begun
+                wanted.append((request, len(drafts), 1, queue, unique_id, NO_FIELDS))
+                self._keep_half(peer, of_transaction)
                 drafts.append(draft)
                 continue
             try:
@@ -101,6 +112,8 @@ class SendHandlers:
                 wanted, drafts = [], self._turn.drafts
             else:
                 self._note_requester(peer, sent)
+                if sent.half is not None:
+                    self._keep_half(peer, sent.half)
                 wanted.append(wanted_of(request, len(drafts), sent))
                 drafts.extend(sent.drafts)
         self._expect(peer, wanted)
@@ -141,10 +154,13 @@ class SendHandlers:
         for peer, wanted in turn.wanted:
             for each in map(Wanted._make, wanted):
                 own = turn.drafts[each.begin : each.begin + each.drafts]
-                self._put(_Turn(own, [(peer, [each._replace(begin=0)])]), together=True)
+                halves = {0: turn.halves[each.begin]} if each.begin in turn.halves else {}
+                self._put(_Turn(own, [(peer, [each._replace(begin=0)])], halves), together=True)
 
     def _answer(self, turn: _Turn, submitted: Submitted, error: Exception | None, seconds: float) -> None:
         began = self._now()
+        if turn.halves:  # before their senders know, and end them
+            self.note_halves(turn.halves, submitted)
         for peer, wanted in turn.wanted:
             peer.settle(len(wanted))
             if error is None:
@@ -193,3 +209,8 @@ class SendHandlers:
         client = find_property(sent.drafts[0][3], _REPLY_TO)
         if client:
             self._membership.note_requester(client.decode(errors="replace"), peer)
+
+    def _keep_half(self, peer: Peer, half: SentHalf) -> None:
+        """The next draft of this turn begins a transaction."""
+        self._turn.halves[len(self._turn.drafts)] = half
+        self._membership.note_half_sender(half.group, peer)

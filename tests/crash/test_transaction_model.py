@@ -1,0 +1,251 @@
+"""Transactions and a plain dictionary of them do the same things in any order, with kills and torn logs among them.
+
+A kill is a copy of the directory of the open store: what a killed process leaves. A torn log lacks its last record,
+too: in the middle of what a broker writes in one piece. Whatever happens, a message that was committed is seen once,
+one that was not is not, and in the end no transaction is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from embermq.broker.broker import Broker
+from embermq.broker.settings import BrokerSettings
+from embermq.store.settings import StoreSettings
+from embermq.store.store import Store
+from tests.builders import SMALL_SIZES, ManualClock
+from tests.crash.conftest import MEMORY
+from tests.unit.broker.brokers import HOST
+from tests.unit.broker.transacting import (
+    COMMIT,
+    ROLL_BACK,
+    Begun,
+    TransactionProducer,
+    given_up,
+    look,
+    visible,
+)
+
+CHECKS = 3
+TIMEOUT_MS, INTERVAL_MS = 6_000, 10_000
+SOON_MS = 8 * INTERVAL_MS  # every pause is over after it
+
+
+class State(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    GIVEN_UP = "given up"
+
+
+@dataclass
+class Known:
+    """A transaction: its state, and all that its producer may end it with."""
+
+    state: State = State.OPEN
+    handles: list[Begun] = field(default_factory=list)
+    checks: int = 0
+
+
+class TransactionMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="embermq-", dir=MEMORY if MEMORY.is_dir() else None))
+        self.clock = ManualClock()
+        self.runner = asyncio.Runner()
+        self.lives = 0
+        self.known: dict[bytes, Known] = {}
+        self.last: tuple[str, bytes] | None = None  # what the log's last record is about, if a tear can be told from it
+
+    @initialize()
+    def begin_life(self) -> None:
+        self.open(self.folder / "0")
+
+    def open(self, path: Path) -> None:
+        values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(HOST)}
+
+        async def start() -> None:
+            store = Store(path, StoreSettings.make(values), clock=self.clock, report=lambda done, total: None)
+            own = BrokerSettings(
+                transaction_check_max=CHECKS,
+                transaction_timeout_ms=TIMEOUT_MS,
+                transaction_check_interval_ms=INTERVAL_MS,
+            )
+            self.broker = Broker(store, own, host_of=lambda peer: HOST, clock=self.clock)
+            self.broker.start()
+
+        self.run(start())
+        self.path = path
+        self.producer = TransactionProducer(self.broker)
+        self.producer_comes()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
+
+    def close(self) -> None:
+        async def stop() -> None:
+            await self.broker.stop()
+            self.broker.store.close()
+
+        self.run(stop())
+
+    def teardown(self) -> None:
+        self.settle_all()
+        self.close()
+        self.runner.close()
+        shutil.rmtree(self.folder)
+
+    @rule(queue=st.integers(0, 3), size=st.integers(1, 3_000))
+    def begin(self, queue: int, size: int) -> None:
+        body = (b"%d-" % len(self.known)).ljust(size, b".")
+        begun = self.run(self.producer.begin(body, queue=queue))
+        self.is_there = True  # who sends can be asked
+        self.known[body] = Known(handles=[begun])
+        self.last = ("half", body)
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), how=st.sampled_from([COMMIT, ROLL_BACK]))
+    def end(self, data: st.DataObject, how: int) -> None:
+        body = data.draw(st.sampled_from(list(self.known)))
+        known = self.known[body]
+        handle = data.draw(st.sampled_from(known.handles))
+        answer = self.run(self.producer.end(handle, how))
+        assert (answer.code == 0) is (known.state is State.OPEN), (known, answer.remark)
+        if answer.code == 0:
+            known.state = State.COMMITTED if how == COMMIT else State.ROLLED_BACK
+            self.last = ("end", body)
+
+    @rule(ms=st.sampled_from([1, 1_000, TIMEOUT_MS, INTERVAL_MS, SOON_MS]))
+    def pass_time(self, ms: int) -> None:
+        self.clock.advance(ms=ms)
+        self.look()
+
+    def look(self) -> None:
+        self.run(look(self.broker))
+        asked = self.producer.questions()
+        for question in asked:
+            known = next(each for each in self.known.values() if each.handles[0].unique_id == question.unique_id)
+            assert known.state is State.OPEN, "who ended it is not asked"
+            assert self.is_there
+            known.handles.append(question)
+            known.checks += 1
+            assert known.checks <= CHECKS
+            self.last = None
+        for body in given_up(self.broker):
+            known = self.known[body]
+            if known.state is State.OPEN:
+                assert known.checks == CHECKS
+                known.state = State.GIVEN_UP
+                self.last = None
+        if len(asked) == 1:
+            self.last = ("question", next(b for b, k in self.known.items() if k.handles[-1] is asked[0]))
+
+    @precondition(lambda self: self.is_there)
+    @rule()
+    def producer_leaves(self) -> None:
+        async def leave() -> None:
+            self.producer.leave()
+
+        self.run(leave())
+        self.producer = TransactionProducer(self.broker)
+        self.is_there = False
+
+    @precondition(lambda self: not self.is_there)
+    @rule()
+    def producer_comes(self) -> None:
+        async def register() -> None:
+            self.producer.register()
+
+        self.run(register())
+        self.is_there = True
+
+    @rule()
+    def save_offsets(self) -> None:
+        self.broker.transactions.halves.save_progress()
+        self.broker.offsets.save()
+
+    @rule()
+    def restart(self) -> None:
+        self.close()
+        self.open(self.path)
+        self.last = None
+
+    @rule()
+    def kill(self) -> None:
+        self.die()
+        self.last = None
+
+    @precondition(lambda self: self.last is not None)
+    @rule()
+    def kill_and_tear(self) -> None:
+        """The record that was written last is not whole."""
+        assert self.last is not None
+        what, body = self.last
+        self.die(is_torn=True)
+        known = self.known[body]
+        if what == "half":
+            del self.known[body]
+        elif known.state is State.ROLLED_BACK:
+            known.state = State.OPEN  # nobody knows of it any more, and its producer is asked again
+        self.last = None
+
+    def die(self, *, is_torn: bool = False) -> None:
+        self.lives += 1
+        next_life = self.folder / str(self.lives)
+        position, size = (
+            max(
+                (entry.position, entry.size)
+                for topic in self.broker.store.topics()
+                for queue in self.broker.store.queues(topic)
+                for entry in self.broker.store.entries(
+                    topic, queue=queue, offset=self.broker.store.offsets(topic, queue=queue)[1] - 1, limit=1
+                )
+            )
+            if is_torn
+            else (0, 0)
+        )
+        shutil.copytree(self.path, next_life)
+        self.close()
+        if is_torn:
+            start = position - position % SMALL_SIZES["log_file_size"]
+            with (next_life / "commitlog" / f"{start:020}").open("r+b") as file:
+                file.seek(position - start)
+                file.write(bytes(size))
+        self.open(next_life)
+
+    @invariant()
+    def committed_ones_are_seen_once_and_no_others(self) -> None:
+        if hasattr(self, "broker"):
+            committed = sorted(body for body, known in self.known.items() if known.state is State.COMMITTED)
+            assert sorted(visible(self.broker)) == committed
+
+    def settle_all(self) -> None:
+        """Every transaction that is still open is ended by asking."""
+        if not self.is_there:
+            self.producer_comes()
+        for _ in range(2):
+            self.clock.advance(ms=SOON_MS)
+            self.look()
+            for body, known in self.known.items():
+                if known.state is State.OPEN:
+                    answer = self.run(self.producer.end(known.handles[-1], COMMIT, is_asked=True))
+                    assert answer.code == 0, (body, answer.remark)
+                    known.state = State.COMMITTED
+        self.committed_ones_are_seen_once_and_no_others()
+        assert len(self.broker.transactions.halves) == 0
+        assert self.broker.transactions.counts.items() == []
+
+
+TestTransactions = TransactionMachine.TestCase
+TestTransactions.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
