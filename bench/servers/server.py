@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.servers.old_folders import OldFolders, memory_size
+
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 SERVER_CORE, GENERATOR_CORE = "0", "1"
 QUEUES = 4
+_OLD_FOLDERS = OldFolders(memory_size())
 
 
 class PeerError(Exception):
@@ -80,9 +83,10 @@ class Peer:
 
 @contextlib.contextmanager
 def running(peer: Peer) -> Iterator[Server]:
-    """The server on a fresh folder; at the end stopped, checked if it can be, and removed."""
-    with tempfile.TemporaryDirectory(prefix=f"bench-{peer.name}-", ignore_cleanup_errors=True) as folder:
-        server = peer.start(Path(folder))
+    """The server on a fresh folder; at the end stopped, checked if it can be, and its folder removed, some time."""
+    folder = Path(tempfile.mkdtemp(prefix=f"bench-{peer.name}-"))
+    try:
+        server = peer.start(folder)
         try:
             yield server
             if peer.check is not None:
@@ -90,6 +94,8 @@ def running(peer: Peer) -> Iterator[Server]:
                 peer.check(server)
         finally:
             kill(server.process)
+    finally:
+        _OLD_FOLDERS.keep(folder)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
