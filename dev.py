@@ -49,7 +49,7 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    set_up("dev", "fast", "spark", "archive")
+    set_up("dev", "fast", "spark", "archive", "plot")
     chosen = [argument for argument in arguments if argument != "--all"]
     if chosen:
         return run(PYTHON, "-m", "pytest", *arguments)
@@ -68,7 +68,7 @@ def test(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    set_up("dev", "fast", "spark", "archive")
+    set_up("dev", "fast", "spark", "archive", "plot")
     results = [
         run(PYTHON, "-m", "ruff", "format", "--check", "--quiet", *arguments),
         run(PYTHON, "-m", "ruff", "check", "--quiet", *arguments),
@@ -95,7 +95,7 @@ def bench(arguments: list[str]) -> int:
     if not set(names) <= set(known):
         say(f"no bench/{names[0]}.py; there are: {', '.join([*known, *PARTS_OF_PEERS])}")
         return 2
-    set_up("dev", "fast", "spark", "archive")
+    set_up("dev", "fast", "spark", "archive", "plot")
     if not {"peers", "growth"}.isdisjoint(names):
         prepare_peers(everything="peers" in names)
     return int(any([run(PYTHON, "-m", f"bench.{name}", *rest) for name in names]))

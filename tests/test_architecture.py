@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "": {"errors", "clock", "model", "kernels", "store", "client"},  # embermq/__init__.py: the public names
     "embermq_spark": {
         *("errors", "clock", "model", "filters", "format", "kernels", "files", "log", "store", "client", "scan"),
-        *("jobs", "archive"),
+        *("admin", "jobs", "archive"),
     },
     "pyspark_embermq": set(),
 }

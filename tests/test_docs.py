@@ -36,6 +36,7 @@ from tests.e2e.conftest import serving
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 SPARK_PAGE = DOCS / "spark.md"
+REPORTS_PAGE = DOCS / "reports.md"
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "ARCHITECTURE.md", *sorted(set(DOCS.glob("*.md")) - {SPARK_PAGE})]
 SHELL_TIMEOUT = 60.0  # seconds

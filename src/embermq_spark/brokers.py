@@ -84,9 +84,13 @@ class StoreBroker:
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """As the broker last saved it."""
-        table: OffsetTable | None = read_table(StoreFiles(self.place), OFFSETS_FILE, decode_offsets)
-        offsets = table.offsets if table else {}
+        offsets = self.read_offsets()
         return {topic: queues for (topic, owner), queues in offsets.items() if owner == group} or None
+
+    def read_offsets(self) -> Mapping[tuple[str, str], Mapping[int, int]]:
+        """How far all groups have read, by topic and group, as the broker last saved it."""
+        table: OffsetTable | None = read_table(StoreFiles(self.place), OFFSETS_FILE, decode_offsets)
+        return table.offsets if table else {}
 
 
 def find_brokers(options: ReadOptions, wanted: Wanted) -> list[Broker]:

@@ -1,53 +1,45 @@
-"""A standalone cluster, master and two workers, made of what is in PySpark's package: it reads, streams and writes."""
+"""A standalone cluster of two workers, started by `ember spark cluster`: it reads, streams and writes."""
 
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Served
-from tests.free_ports import free_address
+from tests.free_ports import free_port
 from tests.spark.golden_rows import GoldenStores
 from tests.spark.served import bodies
 
 CLIENT = Path(__file__).with_name("cluster_client.py")
-START_TIMEOUT_S = 60.0
 WORKERS = 2
 
 
 @pytest.fixture
-def master(spark_environment: None, tmp_path: Path) -> Iterator[str]:
-    """The address of a cluster that runs."""
-    import pyspark
-
-    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    host, _, port = free_address().rpartition(":")
-    address = f"spark://{host}:{port}"
-    here = ["--host", host, "--webui-port", "0"]
-    commands = [["org.apache.spark.deploy.master.Master", *here, "--port", port]]
-    for number in range(WORKERS):
-        room = ["-c", "1", "-m", "700m", "-d", str(tmp_path / f"worker-{number}")]
-        commands.append(["org.apache.spark.deploy.worker.Worker", *here, *room, address])
-    log = tmp_path / "cluster.log"
-    with ExitStack() as stack:
-        output = stack.enter_context(log.open("w"))
-        for command in commands:
-            process = subprocess.Popen([str(spark_class), *command], stdout=output, stderr=output)
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while log.read_text().count("Successfully registered with master") < WORKERS:
-            assert time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.1)
-        yield address
+def master(spark_environment: None) -> Iterator[str]:
+    """The address of a cluster that runs; it ends without leaving a process."""
+    command = [sys.executable, "-m", "embermq", "spark", "cluster", "--workers", str(WORKERS), "--memory", "700m"]
+    with subprocess.Popen([*command, "--port", str(free_port())], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        ready = re.fullmatch(rf"ready master=(spark://127.0.0.1:\d+) workers={WORKERS} cores=1 memory=700m\n", said)
+        assert ready is not None, said
+        try:
+            yield ready[1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+    host, _, port = ready[1].removeprefix("spark://").rpartition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port))).close()
 
 
 def test_a_cluster_reads_streams_and_writes(master: str, stores: GoldenStores, ember: Served, tmp_path: Path) -> None:

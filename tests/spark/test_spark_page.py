@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.test_docs import DEFAULT_ADDRESS, README, SPARK_PAGE, run_page, run_page_with_server
+from tests.test_docs import DEFAULT_ADDRESS, README, REPORTS_PAGE, SPARK_PAGE, run_page, run_page_with_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,13 @@ def test_every_snippet_of_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_page_with_server(SPARK_PAGE, ember.namesrv)
+
+
+def test_every_snippet_of_the_page_of_reports_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(REPORTS_PAGE.read_text(), REPORTS_PAGE.name, has_spark=True)
 
 
 def test_the_snippets_of_the_readme_run(

@@ -5,6 +5,7 @@ EmberError
     ├── TargetExists      what it is to make is there already
     ├── NoRoom            the disk has less space than it needs
     ├── MasterUnreachable no Spark answers there
+    ├── ClusterFailed     a cluster on this machine did not start
     ├── TaskFailed        for a cause that nobody foresaw
     └── WorkerLost        the process of a task is gone
 """
@@ -42,6 +43,13 @@ class MasterUnreachable(JobError):
     def __init__(self, master: str, reason: str) -> None:
         super().__init__(f"no Spark answers at {master} ({reason}); start it, or correct the address")
         self.master = master
+
+
+class ClusterFailed(JobError):
+    """A master or worker of a cluster on this machine did not start."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"Spark's {name} did not start: {reason}; `java -version` must say 17 or newer")
 
 
 class TaskFailed(JobError):

@@ -55,6 +55,20 @@ class StoreSearch:
                 size -= int(sizes.sum())
             return max(min(entries.offset_of(at), queue.end) - begin, 1)
 
+    def find_time(self, queue: QueueState, offset: int) -> int | None:
+        """When the message at an offset of a queue was stored, or the next one if there is none; None behind all."""
+        if queue.begin == queue.end:
+            return None
+        with closing(self._entries_of(queue)) as entries:
+            at, end = entries.index_of(max(offset, queue.begin)), entries.index_of(queue.end - 1) + 1
+            while at < end:
+                found = entries.read(at, min(at + _BLOCK, end))
+                for position in found["position"][~is_blank(found)].tolist():
+                    if (time := self._store_time(position)) is not None:
+                        return time
+                at += len(found)
+        return None
+
     def find_offset(self, queue: QueueState, time_ms: int) -> int:
         """The offset of the first message of a queue that was stored at this time or later, else the queue's end."""
         if queue.begin == queue.end:

@@ -77,8 +77,15 @@ class SparkRunner:
 
 @contextmanager
 def open_spark_runner(master: str) -> Iterator[SparkRunner]:
-    """A runner on `master`, or on the Spark Connect server at `sc://host:port`; its session ends with the block
-    unless it was there before.
+    """A runner on `master`; see `open_spark_session`."""
+    with open_spark_session(master) as spark:
+        yield SparkRunner(spark)
+
+
+@contextmanager
+def open_spark_session(master: str) -> Iterator[SparkSession]:
+    """A session on `master`, or on the Spark Connect server at `sc://host:port`; it ends with the block unless it was
+    there before.
 
     Raises MasterUnreachable if nobody answers, SettingsError for what is no master.
     """
@@ -97,7 +104,7 @@ def open_spark_runner(master: str) -> Iterator[SparkRunner]:
         with suppress(ValueError):  # only the main thread may
             signal.signal(signal.SIGINT, before)  # Spark's own cancels jobs of others, too
     try:
-        yield SparkRunner(spark)
+        yield spark
     finally:
         if is_ours:
             spark.stop()
@@ -156,11 +163,16 @@ class _Collecting(threading.Thread):
         """Number and result of each task. Raises TaskFailed."""
         if self._error is None:
             return self._rows
-        lines = [line.strip() for line in str(self._error).splitlines() if line.strip()]
         if not isinstance(self._error, PySparkException):
             raise self._error
-        cause = next((line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception): ", line)), lines[0])
-        raise TaskFailed(f"{cause}; Spark's log says more") from self._error
+        raise TaskFailed(f"{cause_of(self._error)}; Spark's log says more") from self._error
+
+
+def cause_of(error: PySparkException) -> str:
+    """The line of Spark's report that says what went wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception): ", line))
+    return next(named, lines[0] if lines else type(error).__name__)
 
 
 def _wrap(

@@ -1,0 +1,80 @@
+"""What `ember report` runs: a report as plain rows, and its picture if one is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from embermq.errors import SettingsError
+from embermq.jobs.errors import TaskFailed
+from embermq_spark.brokers import find_brokers
+from embermq_spark.jobs.running import cause_of, open_spark_session
+from embermq_spark.options import ReadOptions
+from embermq_spark.reports.catalogue import CATALOGUE
+from embermq_spark.reports.group_lag import keep_lag, lag_history
+from embermq_spark.reports.plots import check_picture, plot_bars, plot_lines
+from embermq_spark.selection import check_names, make_wanted
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A report that somebody wants."""
+
+    name: str
+    master: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    limit: int = 100
+    picture: Path | None = None
+    keep: str | None = None  # of lag: the folder that this report is added to
+    history: str | None = None  # of lag: the folder whose reports are wanted instead
+
+
+def run_report(asked: Asked) -> list[Row]:
+    """The first rows of a report, with its picture drawn. Raises EmberErrors."""
+    if asked.picture is not None:
+        check_picture(asked.picture)
+    if asked.history is not None and not Path(asked.history).is_dir():
+        raise SettingsError(f"{asked.history} is no folder; `ember report lag --keep {asked.history}` makes one")
+    if asked.history is None:
+        _check_source(asked.options)
+    with open_spark_session(asked.master) as spark:
+        try:
+            rows = [row.asDict() for row in _make(spark, asked).limit(asked.limit).collect()]
+        except PySparkException as error:
+            raise TaskFailed(f"{cause_of(error)}; Spark's log says more") from error
+    if asked.picture is not None:
+        _draw(asked, asked.picture, rows)
+    return rows
+
+
+def _check_source(options: Mapping[str, object]) -> None:
+    """Raise what is wrong with the options of a read, before Spark is started."""
+    read = {name: str(value) for name, value in options.items() if name != "group"}
+    parsed = ReadOptions.parse(read)
+    brokers = find_brokers(parsed, make_wanted(parsed, ()))
+    check_names(parsed, brokers, [broker.look() for broker in brokers])
+
+
+def _make(spark: SparkSession, asked: Asked) -> DataFrame:
+    if asked.history is not None:
+        return lag_history(spark, asked.history)
+    found = CATALOGUE[asked.name].make(spark, **asked.options)
+    if asked.keep is not None:
+        found = found.persist()
+        keep_lag(found, asked.keep)
+    return found
+
+
+def _draw(asked: Asked, path: Path, rows: list[Row]) -> None:
+    if asked.history is not None:
+        plot_lines(path, "lag of groups in messages", rows, at="at", labels=("group", "topic"), value="lag")
+        return
+    report = CATALOGUE[asked.name]
+    plot_bars(path, report.title, rows, report.labels, report.value)

@@ -1,0 +1,96 @@
+"""Pictures of reports: PNG, or a page of HTML with the table below. Needs the extra `plot`."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from embermq.errors import SettingsError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Row = Mapping[str, Any]
+
+MOST_BARS: Final = 40
+_LINE_WIDTH: Final = 10.0  # inches
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>body{{font:14px system-ui,sans-serif;margin:2em}}table{{border-collapse:collapse}}
+td,th{{border:1px solid #ccc;padding:.2em .6em;text-align:left}}svg{{max-width:100%;height:auto}}</style></head>
+<body><h1>{title}</h1>
+{picture}
+<table><thead><tr>{heads}</tr></thead><tbody>
+{rows}
+</tbody></table></body></html>
+"""
+
+
+def check_picture(path: Path) -> None:
+    """Raise SettingsError for a picture that cannot be made, before anything is computed."""
+    if path.suffix.lower() not in (".png", ".html"):
+        raise SettingsError(f"{path} is neither .png nor .html; a picture is one of these")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise SettingsError(f"--plot needs matplotlib ({error}); pip install 'embermq[plot]'") from error
+
+
+def plot_bars(path: Path, title: str, rows: Sequence[Row], labels: Sequence[str], value: str) -> None:
+    """Draw a bar for each of the first rows, the first at the top."""
+    shown = rows[:MOST_BARS]
+    texts = [" ".join(str(row[label]) for label in labels if row[label] is not None) for row in shown]
+
+    def draw(axes: Axes) -> None:
+        places = range(len(shown))
+        axes.barh(places, [float(row[value] or 0) for row in shown], color="#c8501e")
+        axes.set_yticks(places, texts)
+        axes.invert_yaxis()
+
+    _save(path, title, draw, rows, height=1.5 + 0.25 * len(shown))
+
+
+def plot_lines(path: Path, title: str, rows: Sequence[Row], *, at: str, labels: Sequence[str], value: str) -> None:
+    """Draw a line over time for every combination of labels."""
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        lines.setdefault(" ".join(str(row[label]) for label in labels), []).append(row)
+
+    def draw(axes: Axes) -> None:
+        for name, points in sorted(lines.items()):
+            axes.plot([row[at] for row in points], [float(row[value] or 0) for row in points], marker="o", label=name)
+        if lines:
+            axes.legend()
+        axes.tick_params(axis="x", rotation=30)
+
+    _save(path, title, draw, rows, height=5.0)
+
+
+def _save(path: Path, title: str, draw: Any, rows: Sequence[Row], *, height: float) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_LINE_WIDTH, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title)
+    axes.grid(visible=True, alpha=0.3)
+    draw(axes)
+    if path.suffix.lower() == ".png":
+        figure.savefig(path, format="png", dpi=110)
+        return
+    picture = io.StringIO()
+    figure.savefig(picture, format="svg")
+    path.write_text(_page(title, picture.getvalue(), rows), encoding="utf-8")
+
+
+def _page(title: str, svg: str, rows: Sequence[Row]) -> str:
+    heads = "".join(f"<th>{html.escape(name)}</th>" for name in (rows[0] if rows else ()))
+    lines = "\n".join(
+        "<tr>"
+        + "".join(f"<td>{html.escape('' if cell is None else str(cell))}</td>" for cell in row.values())
+        + "</tr>"
+        for row in rows
+    )
+    return _PAGE.format(title=html.escape(title), picture=svg[svg.index("<svg") :], heads=heads, rows=lines)

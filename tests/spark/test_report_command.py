@@ -1,0 +1,96 @@
+"""`ember report`: what it prints and draws, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from embermq import Message, open_store
+from embermq.cli.main import main
+from embermq.cli.report import PURPOSES
+from tests.e2e.conftest import Served
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 7
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "store"
+    with open_store(path, durability="async") as opened:
+        opened.put_many([Message("orders", b"x", queue=0, keys=["a"]) for _ in range(COUNT)])
+    return path
+
+
+def test_every_report_has_a_command(spark: SparkSession) -> None:
+    from embermq_spark.reports.catalogue import CATALOGUE
+
+    assert CATALOGUE.keys() == PURPOSES.keys()
+
+
+def test_a_table_and_json(spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "skew", str(store)]) == 0
+    assert capsys.readouterr().out.split()[:4] == ["topic", "brokerName", "queueId", "messages"]
+    assert main(["report", "skew", str(store), "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    row = json.loads(line)
+    assert (row["topic"], row["messages"], row["share"]) == ("orders", COUNT, 1.0)
+
+
+@pytest.mark.parametrize(("name", "begin"), [("picture.png", b"\x89PNG\r\n"), ("picture.html", b"<!doctype html>")])
+def test_pictures(spark: SparkSession, store: Path, tmp_path: Path, name: str, begin: bytes) -> None:
+    assert main(["report", "keys", str(store), "--plot", str(tmp_path / name)]) == 0
+    data = (tmp_path / name).read_bytes()
+    assert data.startswith(begin)
+    if name.endswith("html"):
+        assert b"<svg" in data and b"<td>orders</td>" in data
+
+
+def test_lag_of_a_running_cluster_and_its_history(
+    spark: SparkSession, ember: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from embermq import Client
+
+    with Client(ember.namesrv) as client:
+        for number in range(COUNT):
+            client.send("report-lag", b"x", keys=[str(number)])
+        for message in client.consume("report-lag", group="report-group"):
+            with message:
+                break
+    kept = str(tmp_path / "lags")
+    asked = ["report", "lag", "--namesrv", ember.namesrv, "--group", "report-group", "--json", "--keep", kept]
+    assert main(asked) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    own = [row for row in rows if row["topic"] == "report-lag"]
+    assert own and all(row["group"] == "report-group" and row["endOffset"] >= row["offset"] for row in own)
+    assert sum(row["endOffset"] for row in own) == COUNT
+    picture = tmp_path / "lag.html"
+    assert main(["report", "lag", "--history", kept, "--json", "--plot", str(picture)]) == 0
+    sums = {row["topic"]: row["lag"] for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert sums["report-lag"] == sum(row["lag"] for row in own)
+    assert b"<svg" in picture.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["skew", "{empty}/none"], 3, "none"),
+        (["skew", "{store}", "--topic", "order"], 3, "orders"),
+        (["skew", "{store}", "--plot", "x.gif"], 2, ".png"),
+        (["lag", "--history", "{empty}/none"], 2, "--keep"),
+        (["skew", "{store}", "--spark", "spark://127.0.0.1:1"], 1, "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    spark: SparkSession, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
+    code: int, words: str,
+) -> None:  # fmt: skip
+    told = [each.format(empty=tmp_path, store=store) for each in arguments]
+    assert main(["report", *told]) == code
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
