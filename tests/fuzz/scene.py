@@ -107,6 +107,7 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     30005: [({"topics": "orders"}, b"")],
     30006: [({"folder": "consumequeue", "deep": "true"}, b""), ({"folder": "commitlog", "deep": "false"}, b"")],
     30007: [({"path": path, "begin": "0", "size": "100"}, b"") for path in (_LOG_FILE, _QUEUE_FILE, "checkpoint")],
+    30008: [({"archive": "5f" * 16, "position": "0", "target": "somewhere"}, b"")],
 }  # fmt: skip
 
 

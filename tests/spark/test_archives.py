@@ -11,13 +11,16 @@ import pytest
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
-from embermq import Client
+from embermq import Client, Message
 from tests.archive_checks import FORMATS, rows_of_archive, rows_of_store
 from tests.builders import SMALL_SIZES, open_store, some_messages
 from tests.e2e.conftest import Served
+from tests.test_docs import DEFAULT_ADDRESS, DOCS, run_page
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+PAGE = DOCS / "archive.md"
 
 
 def fill(path: Path) -> None:
@@ -69,6 +72,16 @@ def test_spark_reads_plain_archives_by_itself(spark: SparkSession, tmp_path: Pat
     properties = frame.where("topic = 'orders' and keys = 'key-7'").select("properties").first()
     assert properties is not None
     assert properties[0]["number"] == "7"
+
+
+def test_what_the_page_says_of_spark_is_true(
+    spark: SparkSession, tmp_path: Path, ember: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_store(tmp_path / "data", **SMALL_SIZES) as store:
+        store.put_many(Message("orders", b"order %d" % n, tags="eu" if n % 2 else "us") for n in range(100))
+    page = PAGE.read_text().replace(DEFAULT_ADDRESS, ember.namesrv)
+    run_page(page[page.index("```python spark") :], PAGE.name, has_spark=True)
 
 
 def test_spark_sends_an_archive_again(spark: SparkSession, tmp_path: Path, ember: Served) -> None:

@@ -140,7 +140,7 @@ _CLUSTER: Final[dict[int, tuple[Part, ...]]] = {
     **dict.fromkeys(
         (
             # Raw bytes of the log are messages of all topics.
-            *(Code.LOOK_AT_STORE, Code.LIST_STORE_FILES, Code.READ_STORE_FILE),
+            *(Code.LOOK_AT_STORE, Code.LIST_STORE_FILES, Code.READ_STORE_FILE, Code.MARK_ARCHIVED),
             *(Code.UPDATE_BROKER_CONFIG, Code.CLEAN_EXPIRED_QUEUES, Code.CLEAN_UNUSED_TOPICS, Code.DELETE_EXPIRED_LOG),
             *(Code.RESUME_CHECK_HALF_MESSAGE, Code.SET_MESSAGE_REQUEST_MODE, Code.REGISTER_BROKER),
             *(Code.UNREGISTER_BROKER, Code.BROKER_HEARTBEAT),

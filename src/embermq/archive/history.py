@@ -15,14 +15,15 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from embermq.archive.errors import ArchiveMissing
 from embermq.archive.origin import check_store, find_gap
 from embermq.archive.reading import read_archive
 from embermq.archive.state import ArchiveState
 from embermq.archive.tables import Table
-from embermq.errors import TopicNotFound
-from embermq.scan.columns import ALL_COLUMNS
+from embermq.errors import DataLoss, TopicNotFound
+from embermq.scan.columns import ALL_COLUMNS, POSITION
 from embermq.scan.log_plan import plan_stretch
 from embermq.scan.reading import read_split
 from embermq.scan.splits import Split, StorePlace
@@ -34,23 +35,24 @@ _STRETCH: Final = 64 << 20
 
 
 def read_history(
-    table: Table | None, place: StorePlace | None, wanted: Wanted, *, begin: int = 0
+    table: Table | None, place: StorePlace | None, wanted: Wanted, *, after: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted messages of an archive, of a store, or of both, with positions from `begin` on, in all columns.
+    """The wanted messages of an archive, of a store, or of both, in all columns; those behind that of position `after`.
 
     Raises ArchiveMissing, ArchiveMismatch for an archive of another store, DataLoss for a gap between the two.
     """
-    end = begin
+    begin = -1 if after is None else after  # where a record begins: none has to be looked for
     if table is not None:
         state = read_state(table)
         if place is not None:
             check_together(state, table, place)
-        yield from read_archive(table, wanted, begin=begin)
-        end = max(begin, state.end)
+        yield from read_archive(table, wanted, begin=begin + 1)
+        begin = max(begin, state.end)
     if place is not None:
         whole = replace(wanted, columns=ALL_COLUMNS, broker_name=wanted.broker_name or find_name(place))
-        for split in plan_log(place, end):
-            yield from read_split(split, whole)
+        for split in plan_log(place, begin):
+            for batch in read_split(split, whole):
+                yield batch if after is None else batch.filter(pc.greater(batch.column(POSITION), after))
 
 
 def read_state(table: Table) -> ArchiveState:
@@ -86,7 +88,10 @@ def check_together(state: ArchiveState, table: Table, place: StorePlace) -> None
 
 
 def plan_log(place: StorePlace, begin: int, *, size: int = _STRETCH) -> list[Split]:
-    """Splits of the log of a store from a position on, in order."""
+    """Splits of a store's log from a position on, in order; of all of it if that is negative. Raises DataLoss."""
     with closing(Survey(place)) as survey:
+        if 0 <= begin < survey.begin:
+            what, reason = f"log positions [{begin}, {survey.begin})", "the store has deleted them"
+            raise DataLoss(place.address, what=what, reason=reason)
         begin = max(begin, survey.begin)
         return plan_stretch(survey, begin, survey.end, size) if begin < survey.end else []

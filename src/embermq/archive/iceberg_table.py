@@ -33,7 +33,11 @@ CATALOG_FILE: Final = "catalog.db"
 NAMESPACE: Final = "ember"
 NAME: Final = "archive"
 PROPERTY: Final = "ember.state"
-_METRICS: Final = {  # of columns that our files have statistics of
+_SETTINGS: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",  # a stream commits for years
+    "write.metadata.previous-versions-max": "100",
+    "commit.manifest-merge.enabled": "true",
+    # Our files have statistics of these columns alone.
     "write.metadata.metrics.default": "none",
     **{f"write.metadata.metrics.column.{name}": "full" for name in (TOPIC, *RANKED)},
 }
@@ -71,7 +75,7 @@ class IcebergTable:
         with suppress(NamespaceAlreadyExistsError):
             self._catalog.create_namespace(NAMESPACE)
         new = self._catalog.create_table_transaction(
-            (NAMESPACE, NAME), SCHEMA, location=self._root, properties={**_METRICS, PROPERTY: _text(state)}
+            (NAMESPACE, NAME), SCHEMA, location=self._root, properties={**_SETTINGS, PROPERTY: _text(state)}
         )
         with new as transaction, transaction.update_spec() as spec:
             spec.add_field(TOPIC, IdentityTransform(), TOPIC)

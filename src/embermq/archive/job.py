@@ -24,12 +24,13 @@ from embermq.archive.origin import check_first, check_store, check_wanted, find_
 from embermq.archive.state import ArchiveState, Origin
 from embermq.archive.tables import Table
 from embermq.archive.target import OWN_FOLDER
-from embermq.archive.writing import TaskResult, WriteTask, WrittenFile, write_stretch
-from embermq.errors import EmberError
+from embermq.archive.writing import TaskResult, WriteTask, write_stretch
 from embermq.files.lock import DirectoryLock
 from embermq.jobs.errors import TargetExists
+from embermq.jobs.local_runner import LocalRunner
 from embermq.jobs.progress import Progress
 from embermq.jobs.running import Runner
+from embermq.scan.broker_files import open_broker_store
 from embermq.scan.columns import ALL_COLUMNS
 from embermq.scan.file_system import LocalFiles, open_file_system
 from embermq.scan.log_plan import plan_stretch
@@ -92,15 +93,15 @@ class Archiver:
         Raises ArchiveMismatch for an archive of another store or of other topics, TargetExists for what is no archive,
         NoRoom, DataLoss, StoreMissing.
         """
-        with closing(Survey(self._place)) as survey:
-            state = self._check(survey)
-            self._table.target.check_room(min(survey.end - state.end, self._batch_bytes))
+        self._check()
         with self._lock():
-            found = self._table.find_state()
-            if found is None:
+            state = self._check()  # once more: until now, others could change it
+            if self._table.find_state() is None:
                 self._table.create(state)
             self._table.recover()
             self._clean()
+            if state.batch >= 0:
+                self._mark(state)  # in case that the last job was killed before it did
             yield
 
     def run(self) -> Archived:
@@ -125,34 +126,36 @@ class Archiver:
         state = self._read_state()
         self.done.end = state.end
         with closing(Survey(self._place)) as survey:
-            check_store(state, survey, self._table.target.address)
-            gap = find_gap(state, survey)
-            if gap is not None and not self._options.allow_loss:
-                raise gap
-            begin, goal = max(state.end, survey.begin), min(survey.end if goal is None else goal, survey.end)
+            begin, goal = self._find_begin(survey, state), min(survey.end if goal is None else goal, survey.end)
             if begin >= goal:
                 return False
-            if not self._options.allow_loss:
-                check_first(survey, begin)
             end = self._find_end(survey, begin, goal)
             self._table.target.check_room(end - begin)
             results = self._write(survey, state, begin, end)
-            files = [file for result in results for file in result.files]
             position = max(result.last_position for result in results)
             last = find_record(survey, position) if position >= 0 else state.last
         new = replace(state, batch=state.batch + 1, end=end, last=last)
-        try:
-            self._table.commit(new, files)
-        except EmberError:
-            self._clean()
-            raise
-        self._table.target.delete(WRITING_FILE)
-        self._count(results, files, end - begin, end)
+        self._commit(new, results)
+        self._count(results, end - begin, end)
         self._mark(new)
         return True
 
-    def _check(self, survey: Survey) -> ArchiveState:
-        """The state of the archive, or the one that a new one begins with."""
+    def _commit(self, state: ArchiveState, results: list[TaskResult]) -> None:
+        try:
+            self._table.commit(state, [file for result in results for file in result.files])
+        except BaseException:
+            self._clean()  # which leaves what has become part of the table nevertheless
+            raise
+        self._table.target.delete(WRITING_FILE)
+
+    def _check(self) -> ArchiveState:
+        """The state of the archive, or the one that a new one begins with. Raises what speaks against it."""
+        with closing(Survey(self._place)) as survey:
+            state = self._check_with(survey)
+            self._table.target.check_room(min(survey.end - state.end, self._batch_bytes))
+            return state
+
+    def _check_with(self, survey: Survey) -> ArchiveState:
         options, address = self._options, self._table.target.address
         topics = tuple(sorted(set(options.topics))) if options.topics is not None else None
         broker = options.broker or find_name(self._place)
@@ -177,6 +180,16 @@ class Archiver:
     def _batch_bytes(self) -> int:
         return self._options.batch_bytes or BATCH_BYTES * self._runner.workers
 
+    def _find_begin(self, survey: Survey, state: ArchiveState) -> int:
+        """Where the next batch begins. Raises ArchiveMismatch, DataLoss, DamagedRecord."""
+        check_store(state, survey, self._table.target.address)
+        gap = find_gap(state, survey)
+        if not self._options.allow_loss:
+            if gap is not None:
+                raise gap
+            check_first(survey, state.end)
+        return max(state.end, survey.begin)
+
     def _find_end(self, survey: Survey, begin: int, goal: int) -> int:
         """Where a batch ends: between two records, so that the next one need not look for its first."""
         if goal - begin <= self._batch_bytes:
@@ -196,7 +209,11 @@ class Archiver:
             broker_name=origin.broker,
             skip_damaged=self._options.allow_loss,
         )
-        size = max(-(-(end - begin) // self._runner.workers), SMALLEST_TASK)
+        workers = self._runner.workers
+        is_far = self._table.target.local is None or self._place.is_broker
+        if is_far and isinstance(self._runner, LocalRunner):
+            workers = 1  # connections do not survive a fork, and one task needs none
+        size = max(-(-(end - begin) // workers), SMALLEST_TASK)
         prefix = f"{self._table.prefix}b{batch:08}-{attempt}"
         tasks = [
             WriteTask(split, wanted, self._table.target, number, prefix, self._table.with_topic)
@@ -224,7 +241,8 @@ class Archiver:
                 target.delete(path)
         target.delete(WRITING_FILE)
 
-    def _count(self, results: list[TaskResult], files: list[WrittenFile], size: int, end: int) -> None:
+    def _count(self, results: list[TaskResult], size: int, end: int) -> None:
+        files = [file for result in results for file in result.files]
         self.done.batches += 1
         self.done.messages += sum(file.rows for file in files)
         self.done.files += len(files)
@@ -234,14 +252,16 @@ class Archiver:
 
     def _mark(self, state: ArchiveState) -> None:
         """Tell the store how far its log is archived."""
-        system = open_file_system(self._place)
-        if not isinstance(system, LocalFiles):
-            return
         mark = ArchiveMark(state.origin.archive, state.end, self._table.target.address)
-        try:
-            write_mark(Path(system.root), mark)
-        except OSError as error:
-            log.warning("no mark in the store path=%s reason=%s", system.root, error)
+        if self._place.is_broker:
+            open_broker_store(self._place).mark_archived(*mark)
+            return
+        system = open_file_system(self._place)
+        if isinstance(system, LocalFiles):
+            try:
+                write_mark(Path(system.root), mark)
+            except OSError as error:
+                log.warning("no mark in the store path=%s reason=%s", system.root, error)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -43,7 +43,9 @@ def _add_run(verbs: Nouns[argparse.ArgumentParser]) -> None:
         epilog="example: ember archive run ./ember-data ./archive --format delta --follow",
         allow_abbrev=False,
     )
-    parser.add_argument("dir", metavar="DIR", help="the store's directory; its owner may work on it meanwhile")
+    parser.add_argument(
+        "dir", metavar="DIR", help="the store's directory, or embermq://HOST:PORT of its broker; it may work meanwhile"
+    )
     parser.add_argument("target", metavar="TARGET", help="the archive: a folder of this machine, or s3://…")
     parser.add_argument("--format", choices=("parquet", "delta", "iceberg"), help="as it is, else parquet")
     parser.add_argument("--topic", metavar="TOPIC", action="append", help="only this one; can be given several times")
@@ -102,7 +104,6 @@ def run(arguments: argparse.Namespace) -> int:
     from embermq.archive.job import ArchiveOptions, Archiver
     from embermq.archive.tables import PARQUET, find_format, open_table
     from embermq.archive.target import Target
-    from embermq.scan.splits import StorePlace
 
     table = open_table(arguments.target, arguments.format or find_format(Target(arguments.target)) or PARQUET)
     options = ArchiveOptions(
@@ -114,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         broker=arguments.broker_name,
     )
     with open_job(arguments, "archive") as (runner, progress):
-        archiver = Archiver(StorePlace(arguments.dir), table, options, runner, progress)
+        archiver = Archiver(_place(arguments.dir), table, options, runner, progress)
         over = threading.Event()
         try:
             with archiver.open():
@@ -124,6 +125,19 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
     _print(archiver.done, as_json=arguments.json)
     return 0
+
+
+def _place(text: str) -> StorePlace:
+    """The store that a command names. Who may read a broker's files is told by the environment."""
+    import os
+
+    from embermq.scan.broker_files import broker_place
+    from embermq.scan.splits import BROKER_SCHEME, StorePlace
+
+    if not text.startswith(BROKER_SCHEME):
+        return StorePlace(text)
+    access_key, secret_key = os.environ.get("EMBERMQ_ACCESS_KEY"), os.environ.get("EMBERMQ_SECRET_KEY")
+    return broker_place(text.removeprefix(BROKER_SCHEME), access_key=access_key, secret_key=secret_key)
 
 
 def _print(done: Archived, *, as_json: bool) -> None:
@@ -152,21 +166,19 @@ def replay(arguments: argparse.Namespace) -> int:
     from embermq.archive.replay import replay as replay_to
     from embermq.archive.tables import find_format, open_table
     from embermq.archive.target import Target
-    from embermq.scan.splits import StorePlace
 
     options, wanted = _replay_options(arguments), _wanted(arguments)
     is_archive = find_format(Target(arguments.source)) is not None
     table = open_table(arguments.source) if is_archive else None
     store = arguments.log if is_archive else arguments.source
-    place = StorePlace(store) if store is not None else None
+    place = _place(store) if store is not None else None
     if arguments.dry_run:
         rows = sum(batch.num_rows for batch in read_history(table, place, wanted))
         _print_replayed(rows, 0, as_json=arguments.json)
         return 0
     with _open_sink(arguments, table, place, wanted, options) as sink:
-        position = sink.find_position()
-        begin = 0 if position is None else position + 1
-        done = replay_to(read_history(table, place, wanted, begin=begin), sink, options)
+        history = read_history(table, place, wanted, after=sink.find_position())
+        done = replay_to(history, sink, options)
     _print_replayed(done.messages, done.batches, as_json=arguments.json)
     return 0
 

@@ -55,6 +55,11 @@ class BrokerStore:
         except CorruptRecord as error:
             raise Refused(answer.code, f"an answer that makes no sense: {error}", asked=what) from error
 
+    def mark_archived(self, archive: str, position: int, target: str) -> None:
+        """Tell that the log before `position` is in an archive. Raises NotPermitted or ReadLost."""
+        fields = {"archive": archive, "position": str(position), "target": target}
+        self._line.call(RequestCode.MARK_ARCHIVED, fields, what="a mark of an archive")
+
     def open(self, path: str) -> BrokerFile:
         """A file; nothing is asked before it is read."""
         return BrokerFile(self._line, path)

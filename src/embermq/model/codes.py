@@ -110,6 +110,7 @@ class RequestCode(IntEnum):
     LOOK_AT_STORE = 30_005
     LIST_STORE_FILES = 30_006
     READ_STORE_FILE = 30_007
+    MARK_ARCHIVED = 30_008
 
 
 class ResponseCode(IntEnum):

@@ -55,6 +55,11 @@ def broker_line(place: StorePlace) -> BrokerLine:
     )
 
 
+def open_broker_store(place: StorePlace) -> BrokerStore:
+    """The store of a place, for what is no file."""
+    return BrokerStore(broker_line(place))
+
+
 class BrokerFiles:
     """One store. Raises what the client does: NotPermitted, NotSupported, ReadLost."""
 
@@ -62,7 +67,7 @@ class BrokerFiles:
     read_size = LOCAL_READ_SIZE
 
     def __init__(self, place: StorePlace) -> None:
-        self._store = BrokerStore(broker_line(place))
+        self._store = open_broker_store(place)
         self._listed: dict[str, tuple[Found, ...]] = {}
 
     def list(self, folder: str) -> Sequence[Found]:

@@ -21,6 +21,10 @@ _NAMED_AFTER_BROKER: Final = "rmq_sys_SYNC_BROKER_MEMBER_"  # every broker has a
 
 def find_name(place: StorePlace) -> str:
     """What the broker called itself; of a store that no broker had, the name of its folder."""
+    if place.is_broker:
+        from embermq.scan.broker_files import open_broker_store
+
+        return open_broker_store(place).look().broker_name
     table = read_table(StoreFiles(place), TOPICS_FILE, decode_topics)
     for topic in table.topics if table else ():
         if topic.startswith(_NAMED_AFTER_BROKER):

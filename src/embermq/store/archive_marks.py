@@ -30,9 +30,14 @@ class ArchiveMark(NamedTuple):
     target: str  # where it is, for people
 
 
+def is_archive(text: str) -> bool:
+    """Whether this can be the id of an archive."""
+    return _ARCHIVE.fullmatch(text) is not None
+
+
 def write_mark(store: Path, mark: ArchiveMark) -> None:
     """Leave a mark in the directory of a store, durably. Raises OSError."""
-    assert _ARCHIVE.fullmatch(mark.archive)
+    assert is_archive(mark.archive), mark
     folder = store / MARKS_FOLDER
     make_directory(folder)
     replace_file(folder / f"{mark.archive}.json", json.dumps(mark._asdict()).encode())

@@ -202,6 +202,32 @@ def test_targets_and_topics_that_cannot_be_are_refused(tmp_path: Path) -> None:
         find_topics(None, StorePlace(str(tmp_path / "store")), Wanted(topics=frozenset({"ordrs"})))
 
 
+@pytest.mark.parametrize("source", ["archive", "log", "both"])
+def test_a_replay_goes_on_behind_any_message(tmp_path: Path, source: str) -> None:
+    fill(tmp_path / "store", 1)
+    archive(tmp_path / "store", tmp_path / "archive")
+    table = open_table(str(tmp_path / "archive")) if source != "log" else None
+    if source == "both":
+        fill(tmp_path / "store", 2)
+    place = StorePlace(str(tmp_path / "store")) if source != "archive" else None
+    positions = [message.position for message in send(table, place).messages]
+    for after in random.Random(1).sample(positions, 5):
+        sink = Taken()
+        replay(read_history(table, place, EVERYTHING, after=after), sink, ReplayOptions())
+        assert [message.position for message in sink.messages] == [each for each in positions if each > after]
+
+
+def test_a_replay_does_not_pass_over_what_the_store_has_deleted(tmp_path: Path) -> None:
+    for seed in range(4):
+        fill(tmp_path / "store", seed)
+    for file in sorted((tmp_path / "store" / "commitlog").iterdir())[:-1]:
+        file.unlink()
+    place = StorePlace(str(tmp_path / "store"))
+    assert list(send(None, place).messages)
+    with pytest.raises(DataLoss, match="has deleted them"):
+        list(read_history(None, place, EVERYTHING, after=100))
+
+
 def test_a_replay_that_fails_leaves_no_directory(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), open_directory_sink(tmp_path / "new", **SMALL_SIZES) as sink:
         sink.write([StoredRow("orders", 5, 0, b"x", {}, 0, 0, False, 1, "127.0.0.1:1", 0)], 0)

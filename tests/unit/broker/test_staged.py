@@ -38,7 +38,7 @@ def test_a_batch_is_seen_when_it_is_published_and_not_before(tmp_path: Path) -> 
         answer = await publish(client, 0, [("a", 2, 3), ("b", 1, 1)])
         assert (answer.code, answer.fields["isNew"]) == (0, "true")
         assert seen(broker.store) == [b"1", b"2", b"4", b"3"]
-        assert await find(client, 0) == {"state": "done"}
+        assert await find(client, 0) == {"state": "done", "newest": "0"}
         assert broker.publisher.files.bytes == 0
         assert list(broker.store.path.glob("staged/*/*.chunks")) == []
 
@@ -289,7 +289,7 @@ def test_what_nobody_publishes_expires_and_so_do_jobs_that_ended(tmp_path: Path)
         clock.advance(hours=2)
         broker.publisher.expire()
         assert broker.publisher.files.bytes == 0
-        assert await find(client, 0) == {"state": "done"}
+        assert await find(client, 0) == {"state": "done", "newest": "0"}
         clock.advance(hours=720)
         broker.publisher.expire()
         assert await find(client, 0) == {"state": "none"}

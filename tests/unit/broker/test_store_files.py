@@ -12,9 +12,10 @@ from embermq.broker.broker import Broker
 from embermq.broker.shared_files import LARGEST_READ
 from embermq.format.store_body import decode_folders, decode_queues
 from embermq.model.codes import ResponseCode
+from embermq.store.archive_marks import find_archived
 from tests.unit.broker.brokers import Client, with_broker
 
-LOOK, LIST, READ = 30_005, 30_006, 30_007
+LOOK, LIST, READ, MARK = 30_005, 30_006, 30_007, 30_008
 FIRST = f"{0:020}"
 
 
@@ -137,5 +138,19 @@ def test_ranges_that_cannot_be_are_refused(tmp_path: Path, path: str, begin: int
 def test_a_file_that_is_gone_is_told(tmp_path: Path, path: str) -> None:
     async def work(broker: Broker, client: Client) -> None:
         assert (await client.ask(READ, read_fields(path))).code == ResponseCode.QUERY_NOT_FOUND
+
+    run(tmp_path, work)
+
+
+def test_the_mark_of_an_archive_is_kept_if_it_can_be_one(tmp_path: Path) -> None:
+    async def work(broker: Broker, client: Client) -> None:
+        end = broker.store.dispatched
+        good = {"archive": "5f" * 16, "position": str(end), "target": "s3://somewhere"}
+        for bad in ({"archive": "../abort"}, {"position": str(end + 1)}, {"position": "-1"}):
+            assert (await client.ask(MARK, good | bad)).code != ResponseCode.SUCCESS
+        assert find_archived(broker.store.path) == 0
+        assert (await client.ask(MARK, good)).code == ResponseCode.SUCCESS
+        assert find_archived(broker.store.path) == end
+        assert [path.name for path in (broker.store.path / "archived").iterdir()] == [f"{'5f' * 16}.json"]
 
     run(tmp_path, work)

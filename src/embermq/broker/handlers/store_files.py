@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from embermq.broker.shared_files import LogRange, SharedFiles
 from embermq.errors import IllegalField
@@ -15,7 +15,10 @@ from embermq.model.codes import RequestCode, ResponseCode
 from embermq.rpc.fields import find_boolean, read_integer, read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
+from embermq.store.archive_marks import ArchiveMark, is_archive, write_mark
 from embermq.store.store import Store
+
+_LONGEST_TARGET: Final = 1_000
 
 
 class StoreFileHandlers:
@@ -31,6 +34,7 @@ class StoreFileHandlers:
             RequestCode.LOOK_AT_STORE: self.look,
             RequestCode.LIST_STORE_FILES: self.list,
             RequestCode.READ_STORE_FILE: self.read,
+            RequestCode.MARK_ARCHIVED: self.mark_archived,
         }
 
     def look(self, peer: Peer, request: Command) -> Command:
@@ -59,6 +63,18 @@ class StoreFileHandlers:
         if found is None:
             return self._read_other(request, path, begin, size)
         return _log_answer(request, found) if found.is_resident else self._fetch(request, found)
+
+    async def mark_archived(self, peer: Peer, request: Command) -> Command:
+        """Keep up to where the log is in an archive."""
+        fields = request.fields
+        archive, position = read_text(fields, "archive"), read_integer(fields, "position")
+        if not is_archive(archive):
+            raise IllegalField("archive", f"{archive[:100]!r}; 32 hexadecimal digits are wanted")
+        if not 0 <= position <= self._store.dispatched:
+            raise IllegalField("position", f"{position}; the log ends at {self._store.dispatched}")
+        mark = ArchiveMark(archive, position, fields.get("target", "")[:_LONGEST_TARGET])
+        await asyncio.to_thread(write_mark, self._store.path, mark)
+        return make_answer(request, ResponseCode.SUCCESS)
 
     async def _fetch(self, request: Command, found: LogRange) -> Command:
         await asyncio.to_thread(found.fetch)
