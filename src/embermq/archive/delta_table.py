@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction
 from embermq.archive.errors import ArchiveBusy, ArchiveDamaged
 from embermq.archive.rows import DAY, PARTED_BY, SCHEMA_WITH_DAY, Part
 from embermq.archive.state import ArchiveState, decode_json
-from embermq.archive.tables import DELTA, ArchivedFile
+from embermq.archive.tables import DELTA, ArchivedFile, check_turn
 from embermq.archive.target import Target
 from embermq.archive.writing import WrittenFile
 from embermq.scan.columns import STORE_TIME, TOPIC
@@ -77,6 +77,7 @@ class DeltaLakeTable:
         began_ns = time.time_ns()
         self.target.sync([file.path for file in files])
         table = DeltaTable(self.target.address)
+        check_turn(table.transaction_version("ember.batch"), state, self.target.address)
         try:
             table.create_write_transaction(
                 [_add(file) for file in files],

@@ -23,7 +23,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from embermq.archive.errors import ArchiveBusy, ArchiveDamaged
 from embermq.archive.rows import DAY, SCHEMA, Part, day_of
 from embermq.archive.state import ArchiveState, decode_json
-from embermq.archive.tables import ICEBERG, ArchivedFile
+from embermq.archive.tables import ICEBERG, ArchivedFile, check_turn
 from embermq.archive.target import Target
 from embermq.archive.writing import RANKED, WrittenFile
 from embermq.errors import SettingsError
@@ -62,12 +62,7 @@ class IcebergTable:
 
     def find_state(self) -> ArchiveState | None:
         table = self._find()
-        if table is None:
-            return None
-        text = table.properties.get(PROPERTY)
-        if text is None:
-            raise ArchiveDamaged(self.target.address, f"table {NAMESPACE}.{NAME} is no archive")
-        return ArchiveState.from_json(decode_json(text, self.target.address), self.target.address)
+        return None if table is None else self._state_of(table)
 
     def create(self, state: ArchiveState) -> None:
         began_ns = time.time_ns()
@@ -88,6 +83,7 @@ class IcebergTable:
         table = self._find()
         if table is None:
             raise ArchiveDamaged(self.target.address, f"table {NAMESPACE}.{NAME} is gone")
+        check_turn(self._state_of(table).batch, state, self.target.address)
         try:
             with table.transaction() as transaction:
                 transaction.set_properties({PROPERTY: _text(state)})
@@ -117,6 +113,12 @@ class IcebergTable:
     @cached_property
     def _catalog(self) -> SqlCatalog:
         return SqlCatalog(NAMESPACE, uri=f"sqlite:///{self._folder / CATALOG_FILE}", warehouse=self._root)
+
+    def _state_of(self, table: LoadedTable) -> ArchiveState:
+        text = table.properties.get(PROPERTY)
+        if text is None:
+            raise ArchiveDamaged(self.target.address, f"table {NAMESPACE}.{NAME} is no archive")
+        return ArchiveState.from_json(decode_json(text, self.target.address), self.target.address)
 
     def _find(self) -> LoadedTable | None:
         if not (self._folder / CATALOG_FILE).exists():

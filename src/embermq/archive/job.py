@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -25,6 +26,7 @@ from embermq.archive.state import ArchiveState, Origin
 from embermq.archive.tables import Table
 from embermq.archive.target import OWN_FOLDER
 from embermq.archive.writing import TaskResult, WriteTask, write_stretch
+from embermq.errors import SettingsError
 from embermq.files.lock import DirectoryLock
 from embermq.jobs.errors import TargetExists
 from embermq.jobs.local_runner import LocalRunner
@@ -59,6 +61,14 @@ class ArchiveOptions:
     batch_bytes: int | None = None  # of the log, in one transaction; BATCH_BYTES for each worker unless given
     allow_loss: bool = False  # leave out damaged records, and what was deleted before it was archived
     broker: str | None = None  # its name; as the store tells unless given
+
+    def __post_init__(self) -> None:
+        if self.topics is not None and self.pattern is not None:
+            raise SettingsError("topics are chosen by name or by pattern, not by both")
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            raise SettingsError(f"pattern {self.pattern!r} is no regular expression: {error}") from error
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from embermq.archive.errors import ArchiveDamaged
 from embermq.archive.rows import DAY, Part
 from embermq.archive.state import ArchiveState, decode_json
-from embermq.archive.tables import PARQUET, ArchivedFile, visible_name
+from embermq.archive.tables import PARQUET, ArchivedFile, check_turn, visible_name
 from embermq.archive.target import OWN_FOLDER, Target
 from embermq.archive.writing import WrittenFile
 from embermq.scan.columns import TOPIC
@@ -46,6 +46,8 @@ class ParquetTable:
         self._save(state, [])
 
     def commit(self, state: ArchiveState, files: Sequence[WrittenFile]) -> None:
+        found = self.find_state()
+        check_turn(found.batch if found is not None else None, state, self.target.address)
         names = [file.path for file in files]
         self.target.sync(names)
         self._save(state, names)

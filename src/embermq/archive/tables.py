@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from embermq.archive.errors import ArchiveMissing
+from embermq.archive.errors import ArchiveBusy, ArchiveMissing
 from embermq.archive.rows import Part
 from embermq.archive.state import ArchiveState
 from embermq.archive.target import Target
@@ -56,7 +56,10 @@ class Table(Protocol):
         ...
 
     def commit(self, state: ArchiveState, files: Sequence[WrittenFile]) -> None:
-        """Make files part of the table and `state` its state, in one; durable when it returns."""
+        """Make files part of the table and `state` its state, in one; durable when it returns.
+
+        Raises ArchiveBusy, and changes nothing, if the table is not at the batch before this one.
+        """
         ...
 
     def recover(self) -> None:
@@ -96,6 +99,12 @@ def find_format(target: Target) -> str | None:
     if "catalog.db" in names:
         return ICEBERG
     return PARQUET if "_ember" in names else None
+
+
+def check_turn(found: int | None, state: ArchiveState, place: str) -> None:
+    """Raise ArchiveBusy unless the last batch of a table, `found`, is the one before that of `state`."""
+    if found != state.batch - 1:
+        raise ArchiveBusy(place, f"its last batch is {found}, and {state.batch} was to follow {state.batch - 1}")
 
 
 def visible_name(path: str, prefix: str) -> str:

@@ -48,8 +48,9 @@ def _add_run(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("target", metavar="TARGET", help="the archive: a folder of this machine, or s3://…")
     parser.add_argument("--format", choices=("parquet", "delta", "iceberg"), help="as it is, else parquet")
-    parser.add_argument("--topic", metavar="TOPIC", action="append", help="only this one; can be given several times")
-    parser.add_argument("--pattern", metavar="REGEX", help="only topics whose whole name matches")
+    topics = parser.add_mutually_exclusive_group()
+    topics.add_argument("--topic", metavar="TOPIC", action="append", help="only this one; can be given several times")
+    topics.add_argument("--pattern", metavar="REGEX", type=_pattern, help="only topics whose whole name matches")
     parser.add_argument("--system-topics", action="store_true", help="those that belong to the system, too")
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
     parser.add_argument(
@@ -78,10 +79,11 @@ def _add_replay(verbs: Nouns[argparse.ArgumentParser]) -> None:
     parser.add_argument("source", metavar="SOURCE", help="an archive, or the directory of a store")
     parser.add_argument("--log", metavar="DIR", help="go on with the log of this store, where the archive ends")
     parser.add_argument("--out", metavar="DIR", help="into a new store in this directory, instead of a cluster")
-    parser.add_argument(
+    topics = parser.add_mutually_exclusive_group()
+    topics.add_argument(
         "--topic", metavar="TOPIC", action="append", help="only of this one; can be given several times"
     )
-    parser.add_argument("--pattern", metavar="REGEX", help="only of topics whose whole name matches")
+    topics.add_argument("--pattern", metavar="REGEX", type=_pattern, help="only of topics whose whole name matches")
     parser.add_argument("--filter", metavar="EXPR", help="only these: tags such as 'eu || us', or SQL92")
     parser.add_argument("--key", metavar="KEY", action="append", help="only with this key; can be given several times")
     parser.add_argument("--since", metavar="TIME", type=parse_moment, help="stored then or later: 10m ago, or ISO")
@@ -101,6 +103,7 @@ def _add_replay(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import threading
 
+    _check_library()
     from embermq.archive.job import ArchiveOptions, Archiver
     from embermq.archive.tables import PARQUET, find_format, open_table
     from embermq.archive.target import Target
@@ -127,6 +130,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check_library() -> None:
+    """Raise SettingsError without what every archive needs."""
+    from importlib.util import find_spec
+
+    from embermq.errors import SettingsError
+
+    if find_spec("pyarrow") is None or find_spec("numpy") is None:
+        raise SettingsError("archives need pyarrow and numpy; pip install 'embermq[archive]'")
+
+
 def _place(text: str) -> StorePlace:
     """The store that a command names. Who may read a broker's files is told by the environment."""
     import os
@@ -135,7 +148,7 @@ def _place(text: str) -> StorePlace:
     from embermq.scan.splits import BROKER_SCHEME, StorePlace
 
     if not text.startswith(BROKER_SCHEME):
-        return StorePlace(text)
+        return StorePlace(text if "://" in text else os.path.abspath(text))  # executors work in other folders
     access_key, secret_key = os.environ.get("EMBERMQ_ACCESS_KEY"), os.environ.get("EMBERMQ_SECRET_KEY")
     return broker_place(text.removeprefix(BROKER_SCHEME), access_key=access_key, secret_key=secret_key)
 
@@ -162,6 +175,7 @@ def _print(done: Archived, *, as_json: bool) -> None:
 
 
 def replay(arguments: argparse.Namespace) -> int:
+    _check_library()
     from embermq.archive.history import read_history
     from embermq.archive.replay import replay as replay_to
     from embermq.archive.tables import find_format, open_table
@@ -239,6 +253,14 @@ def _print_replayed(messages: int, batches: int, *, as_json: bool) -> None:
         print_json({"messages": messages, "batches": batches})
     else:
         print_line(f"replayed {count_of(messages, 'message')}")
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+    return text
 
 
 def _size(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
 from embermq import Message, open_store
-from embermq.archive.errors import ArchiveMismatch, ArchiveMissing
+from embermq.archive.errors import ArchiveBusy, ArchiveMismatch, ArchiveMissing
 from embermq.archive.tables import open_table
 from embermq.archive.target import Target
 from embermq.errors import DamagedRecord, DataLoss, SettingsError, StoreLocked, StoreMissing, TopicNotFound
@@ -64,6 +65,18 @@ def test_an_archive_goes_on_where_it_was(tmp_path: Path, format: str) -> None:
     assert archive(tmp_path / "store", tmp_path / "archive", format).messages == 0
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_batch_that_another_job_was_faster_with_is_refused(tmp_path: Path, format: str) -> None:
+    fill(tmp_path / "store")
+    table = open_table(str(tmp_path / "archive"), format)
+    archive(tmp_path / "store", tmp_path / "archive", format)
+    state = table.find_state()
+    assert state is not None
+    with pytest.raises(ArchiveBusy, match="another job"):
+        table.commit(replace(state, end=state.end + 1), [])
+    assert table.find_state() == state
+
+
 def test_rows_are_in_folders_by_topic_and_day(tmp_path: Path) -> None:
     fill(tmp_path / "store")
     archive(tmp_path / "store", tmp_path / "archive", system_topics=True)
@@ -73,11 +86,12 @@ def test_rows_are_in_folders_by_topic_and_day(tmp_path: Path) -> None:
     assert folders == {f"topic={topic}/day={day}" for topic in topics for day in days}
 
 
-def test_several_workers_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_several_workers_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     monkeypatch.setattr("embermq.archive.job.SMALLEST_TASK", 5_000)
     fill(tmp_path / "store")
-    archive(tmp_path / "store", tmp_path / "archive", workers=3)
-    assert rows_of_archive(tmp_path / "archive", PARQUET) == rows_of_store(tmp_path / "store")
+    archive(tmp_path / "store", tmp_path / "archive", format, workers=3, batch_bytes=20_000)
+    assert rows_of_archive(tmp_path / "archive", format) == rows_of_store(tmp_path / "store")
 
 
 def test_topics_can_be_chosen_and_stay_so(tmp_path: Path) -> None:
@@ -155,6 +169,12 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         open_table(str(tmp_path / "new"))
     with pytest.raises(SettingsError, match="knows no such file system"):
         Target("ftp://somewhere/else").list("")
+
+
+@pytest.mark.parametrize("options", [{"pattern": "("}, {"pattern": "a", "topics": ("a",)}])
+def test_options_that_cannot_be_are_refused(tmp_path: Path, options: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match="pattern"):
+        archive(tmp_path, tmp_path / "new", **options)  # type: ignore[arg-type]
 
 
 def test_what_was_deleted_before_it_was_archived_is_told(tmp_path: Path) -> None:
