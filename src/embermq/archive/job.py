@@ -216,6 +216,7 @@ class Archiver:
             pattern=origin.pattern,
             system_topics=origin.system_topics,
             columns=ALL_COLUMNS,
+            by_topic=True,
             broker_name=origin.broker,
             skip_damaged=self._options.allow_loss,
         )

@@ -79,11 +79,13 @@ def write_stretch(task: WriteTask, report: Report) -> TaskResult:
     done = task.split.begin
     try:
         for batch in read_split(task.split, task.wanted, tally):
-            position = int(batch.column(names.POSITION)[-1].as_py())
             for part, rows in split_rows(batch):
                 writer.add(part, rows)
-            report(position - done)
-            done = result.last_position = position
+            position = int(batch.column(names.POSITION)[-1].as_py())
+            if position > done:  # topics take turns
+                report(position - done)
+                done = position
+            result.last_position = max(result.last_position, position)
         writer.close()
     except BaseException:
         writer.discard()

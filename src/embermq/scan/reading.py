@@ -44,4 +44,4 @@ def read_split(
             batches = read_pulled(PullContext(split, chosen, tally, make_engine), split)
         case RecordSplit():
             batches = read_single(SplitContext(split, wanted, tally, make_engine), split)
-    yield from join_small(batches)
+    yield from batches if wanted.by_topic else join_small(batches)

@@ -26,6 +26,7 @@ from embermq.scan.row_batches import OF_PROPERTIES, OF_REST, RowBatch
 from embermq.scan.rows import UNWRAPPED, batch_of, is_wrapped, iter_rows
 from embermq.scan.wanted import Wanted
 
+MOST_APART: Final = 32  # topics that get batches of their own
 _Which = npt.NDArray[np.intp]
 
 
@@ -58,9 +59,10 @@ class Selector:
                 for row in range(len(part)):
                     yield from self.plain_batches(part.bytes_of(row), int(part.positions[row]))
             else:
-                made = self._make(part)
-                if made is not None:
-                    yield made
+                for own in self._topics(part):
+                    made = self._make(own)
+                    if made is not None:
+                        yield made
 
     def plain_batches(self, data: memoryview, position: int) -> Iterator[pa.RecordBatch]:
         """The wanted messages of one record, whose sizes are right."""
@@ -94,6 +96,19 @@ class Selector:
         edges = [0, *(np.flatnonzero(wrapped[1:] != wrapped[:-1]) + 1).tolist(), len(found)]
         for begin, end in pairwise(edges):
             yield found.keep(slice(begin, end)), bool(wrapped[begin])
+
+    def _topics(self, found: RowBatch) -> Iterator[RowBatch]:
+        """The rows of each topic, if that is wanted: before bytes are gathered, it costs next to nothing."""
+        if not self._wanted.by_topic or not len(found):
+            yield found
+            return
+        numbers = found.rows[at.ROW_TOPIC]
+        known = np.unique(numbers)
+        if len(known) == 1 or len(known) > MOST_APART:
+            yield found
+            return
+        for number in known.tolist():
+            yield found.keep(np.flatnonzero(numbers == number))
 
     def _make(self, found: RowBatch) -> pa.RecordBatch | None:
         found = self._in_ranges(found)

@@ -40,6 +40,7 @@ class Wanted:
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     decode_body: bool = True  # unpack compressed bodies, and batches that are kept as one record
     broker_name: str | None = None  # what the column brokerName says: files do not know
+    by_topic: bool = False  # each batch of one topic, if they are few: only then rows leave the order of the log
     skip_damaged: bool = False  # count and log damaged records instead of failing
     fail_on_loss: bool = True  # fail if something that was promised is gone; else count and log it
 

@@ -16,9 +16,10 @@ from embermq.format.record import Draft
 from embermq.model.flags import SysFlag
 from embermq.scan.columns import ALL_COLUMNS
 from embermq.scan.file_system import LocalFiles
+from embermq.scan.reading import read_split
 from embermq.scan.wanted import OffsetRange, Wanted
 from tests.unit.kernels.kernel_builders import HOSTS, STORE_TIME, a_log, damaged, random_draft, run_cases
-from tests.unit.scan.logs import ENGINES, a_log_of, a_split, outcome
+from tests.unit.scan.logs import ENGINES, a_log_of, a_split, outcome, rows_of
 
 COLUMN_SETS = (
     ALL_COLUMNS,
@@ -27,6 +28,9 @@ COLUMN_SETS = (
     ("keys", "tags"),
     ("properties", "bornHost"),
 )
+
+
+IDS = ("topic", "physicalOffset", "body", "properties", "tags", "flag")
 
 
 def a_random_draft(random: Random) -> Draft:
@@ -86,3 +90,20 @@ def run_case(random: Random, path: Path) -> int:
 def test_all_engines_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, read_size: int) -> None:
     monkeypatch.setattr(LocalFiles, "read_size", read_size)
     assert run_cases(count, 20_261_116 + read_size, lambda random: run_case(random, tmp_path)) >= count
+
+
+def run_case_by_topic(random: Random, path: Path) -> int:
+    drafts = [a_random_draft(random)._replace(properties=b"") for _ in range(random.randrange(1, 12))]
+    log = a_log(drafts, store_host=random.choice(HOSTS))
+    split = a_split(a_log_of(path, log), len(log))
+    wanted = replace(a_random_wanted(random, drafts), columns=IDS, decode_body=False)
+    for engine in ENGINES.values():
+        batches = list(read_split(split, replace(wanted, by_topic=True), make_engine=engine))
+        assert all(len(batch.column("topic").unique()) == 1 for batch in batches)
+        found = [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
+        assert sorted(found, key=lambda row: row["physicalOffset"]) == rows_of(split, wanted, engine)
+    return len(drafts)
+
+
+def test_batches_by_topic_hold_the_same_rows(tmp_path: Path) -> None:
+    assert run_cases(200, 20_261_117, lambda random: run_case_by_topic(random, tmp_path)) >= 200
