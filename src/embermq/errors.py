@@ -41,6 +41,7 @@
     │   ├── IllegalFilter     an expression that cannot be read
     │   ├── IllegalAttribute  an attribute that a topic cannot have
     │   ├── IllegalGroup      a name that no consumer group may have
+    │   ├── IllegalRecall     a message that cannot be recalled, or no longer
     │   └── IllegalMessage
     │       ├── IllegalTopic
     │       ├── IllegalQueue
@@ -372,6 +373,10 @@ class IllegalAttribute(RequestError):
         self.name = name
 
 
+class IllegalRecall(RequestError):
+    """A recall of something that is no waiting message, or no longer."""
+
+
 class IllegalMessage(RequestError):
     """A message that cannot be stored as it is."""
 
@@ -402,8 +407,7 @@ class BodyTooLarge(IllegalMessage):
     """A body over the limit."""
 
     def __init__(self, topic: str, *, size: int, limit: int) -> None:
-        hint = "split it or raise max_message_size"
-        super().__init__(f"body of {size} bytes for topic {topic!r}, limit {limit}; {hint}")
+        super().__init__(f"body of {size} bytes for topic {topic!r}, limit {limit}; split it or raise max_message_size")
 
 
 class PropertiesTooLarge(IllegalMessage):

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,8 @@ TORN: Final = "its properties end in zeros"
 class OneDirectory:
     """The directory, its settings, and whoever serves it at the moment."""
 
-    def __init__(self, home: Path, classes: str) -> None:
+    def __init__(self, home: Path, classes: str, more: Mapping[str, object] | None = None) -> None:
+        """`more` are settings of broker.conf, over those that all tests have."""
         self._home = home
         self._classes = classes
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,6 +45,7 @@ class OneDirectory:
             **{"mappedFileSizeCommitLog": 1 << 16, "mappedFileSizeConsumeQueue": 2_000, "maxMessageSize": 1 << 14},
             **{"maxHashSlotNum": 500, "maxIndexNum": 2_000, "mappedFileSizeTimerLog": 1 << 20},
             **{"messageDelayLevel": DELAY_LEVELS, "autoCreateTopicEnable": "false"},
+            **(more or {}),
         }
         (home / "conf").mkdir(parents=True)
         (home / "namesrv.conf").write_text(f"listenPort={ports[0]}\n")

@@ -312,6 +312,26 @@ def test_a_delayed_message_arrives_after_its_delay(
     assert delay_ms <= came[1]["receivedMs"] - began < delay_ms + 3_000
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("TIMER_DELAY_MS", 2_500), ("TIMER_DELAY_SEC", 3), ("TIMER_DELIVER_MS", 3_300)]
+)
+def test_a_message_for_a_time_of_its_own_arrives_then(
+    go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str], name: str, value: int
+) -> None:
+    consumer = go.push_consumer(fresh("consumer"), topic, group=fresh("group"))
+    began = now_ms()
+    delay_ms = value * 1000 if name == "TIMER_DELAY_SEC" else value
+    asked = began + value if name == "TIMER_DELIVER_MS" else value
+    timed = {"topic": topic, "body": "later", "properties": {name: str(asked), "p": "v"}}
+    producer.send([timed, {"topic": topic, "body": "now"}])
+    came = consumer.received(2)
+    consumer.stop()
+
+    assert bodies(came) == ["now", "later"]
+    assert delay_ms <= came[1]["receivedMs"] - began < delay_ms + 3_000
+    assert came[1]["properties"].items() >= {"p": "v"}.items()
+
+
 def test_a_pull_consumer_reads_a_topic_from_its_start(
     go: GoTool, producer: GoProducer, topic: str, fresh: Callable[[str], str]
 ) -> None:

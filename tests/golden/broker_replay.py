@@ -31,7 +31,7 @@ from tests.unit.broker.peers import RecordingPeer, SteppedClock
 HOST = Host("127.0.0.2", 20_931)
 STORE = {"max_message_size": 16_384, "delay_levels": "1s 2s 2s 3s 30s 1m"}
 SETTINGS = BrokerSettings(
-    trace_topic=False, transaction_timeout_ms=3_000, transaction_check_interval_ms=3_000, sql_filters=True
+    recall=False, trace_topic=False, transaction_timeout_ms=3_000, transaction_check_interval_ms=3_000, sql_filters=True
 )
 CLIENT_ADDRESS = "127.0.0.1"  # whom the recorder, through which all went, was for the broker
 TRANSLATED: dict[int, str] = {
@@ -41,7 +41,6 @@ TRANSLATED: dict[int, str] = {
 # What is needed for a request that EmberMQ does not have yet, and the codes by which it says so.
 REFUSALS = {
     "POP": {ResponseCode.NOT_SUPPORTED},
-    "timers": {ResponseCode.NOT_SUPPORTED},
 }
 
 
@@ -49,8 +48,6 @@ def later(request: Command) -> str | None:
     """What is needed to answer this request that EmberMQ does not have yet; None if it has everything."""
     if request.code in (200_050, 200_051, 200_053):
         return "POP"
-    if request.code in (60, 61):
-        return "timers"
     return None
 
 

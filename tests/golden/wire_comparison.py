@@ -20,6 +20,7 @@ from embermq.format.host import decode_host
 from embermq.format.java_properties import decode_properties
 from embermq.format.lenient_json import format_compact, parse_lenient
 from embermq.format.record import Record
+from embermq.format.timer_check import decode_timer_check
 from embermq.model.codes import RequestCode
 from tests.golden.recorded_state import RECORD_ANSWERS, iter_records
 
@@ -42,12 +43,15 @@ ALLOWED: Final[dict[int, dict[str, str]]] = {
         "settings:disk*Ratio": "the recorded broker was given others, and tests keep no space free",
         "settings:mapp*FileSize*": "tests have small files",
         "settings:maxTransfer*OnMessageInMemory": "ours gives more at once to a client that asks for more",
+        "settings:timerMaxDelaySec": "ours takes messages for later times",
         "settings:waitTimeMillsInSendQueue": "200 ms refuse sends after a pause of the machine; ours waits longer",
     },
     RequestCode.GET_ALL_TOPIC_CONFIG: {"body:dataVersion.*": _VERSION, "body:mappingDataVersion.*": _VERSION},
     RequestCode.GET_ALL_GROUP_CONFIG: {"body:dataVersion.*": _VERSION},
     RequestCode.GET_ALL_CONSUMER_OFFSET: {"body:dataVersion.*": _VERSION},
     RequestCode.GET_ALL_DELAY_OFFSET: {"body:dataVersion.*": _VERSION},
+    RequestCode.GET_TIMER_CHECK_POINT: {"body:*": "how far the timer was at that moment"},
+    RequestCode.GET_TIMER_METRICS: {"body:dataVersion.*": _VERSION},
     RequestCode.GET_TOPIC_STATS: {"body:topicPutTps": _RATE},
     RequestCode.GET_CONSUME_STATS: {"body:consumeTps": _RATE},
     RequestCode.GET_CONSUMER_CONNECTIONS: {
@@ -104,12 +108,19 @@ def told_differences(recorded: Command, told: Command) -> Iterator[str]:
 def _compare_bodies(code: int, recorded: bytes, ours: bytes, allowed: dict[str, str]) -> Iterator[str]:
     if code == RequestCode.GET_BROKER_CONFIG:
         yield from _compare_settings(decode_properties(recorded), decode_properties(ours), allowed)
+    elif code == RequestCode.GET_TIMER_CHECK_POINT:
+        yield from _compare("body:", _shown_check(recorded), _shown_check(ours), allowed)
     elif code in RECORD_ANSWERS:
         yield from _compare("records:", _shown_records(recorded), _shown_records(ours), {})
     elif recorded[:1] in (b"{", b"["):
         yield from _compare("body:", _parse(code, recorded), _parse(code, ours), allowed)
     elif recorded != ours:
         yield f"body: {recorded!r} became {ours!r}"
+
+
+def _shown_check(body: bytes) -> dict[str, object]:
+    check = decode_timer_check(body)
+    return {"size": len(body), **dict(zip(check._fields[:4], check[:4], strict=True))}
 
 
 def _parse(code: int, body: bytes) -> object:

@@ -71,7 +71,7 @@ _CLIENTS: Final[dict[int, tuple[Part, ...]]] = {
     # The message is found by its position; the handler compares its topic with the one that was named.
     Code.VIEW_MESSAGE_BY_ID: (either("topic", given=topic(SUB, GET), missing=cluster(GET)),),
     Code.QUERY_ASSIGNMENT: (body(bodies.assignment, SUB),),
-    370: _SEND,  # RECALL_MESSAGE
+    Code.RECALL_MESSAGE: _SEND,
     Code.STAGE_MESSAGES: _SEND_V2,
     # The handlers compare what is staged with the topics that are named.
     Code.PUBLISH_STAGED: _PUBLISH,
@@ -128,7 +128,8 @@ _CLUSTER: Final[dict[int, tuple[Part, ...]]] = {
         (
             *(Code.GET_BROKER_CONFIG, Code.GET_BROKER_RUNTIME_INFO, Code.VIEW_BROKER_STATS),
             *(Code.GET_PRODUCER_CONNECTIONS, Code.GET_ALL_PRODUCERS, Code.GET_BROKER_CONSUME_STATS),
-            *(Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET, Code.GET_ALL_MESSAGE_REQUEST_MODE, 60, 61),
+            *(Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET, Code.GET_ALL_MESSAGE_REQUEST_MODE),
+            *(Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS),
             *(Code.GET_SYSTEM_TOPICS_FROM_BROKER, Code.GET_SYSTEM_TOPICS_FROM_NAMESERVER, Code.GET_TOPICS_BY_CLUSTER),
             *(Code.GET_ALL_TOPICS_FROM_NAMESERVER, Code.GET_UNIT_TOPICS, Code.GET_HAS_UNIT_SUB_TOPICS),
             *(Code.GET_HAS_UNIT_SUB_UNUNIT_TOPICS, Code.GET_BROKER_CLUSTER_INFO, Code.GET_BROKER_MEMBER_GROUP),

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from embermq.broker.compaction import BackgroundCompaction
 from embermq.broker.delay import DelayDelivery
 from embermq.broker.group_filters import FILTERS_FILE, GroupFilters
 from embermq.broker.handlers.assignment import AssignmentHandlers
@@ -33,12 +34,14 @@ from embermq.broker.handlers.send_back import SendBackHandlers
 from embermq.broker.handlers.staged import StagedHandlers
 from embermq.broker.handlers.stats import StatsHandlers
 from embermq.broker.handlers.store_files import StoreFileHandlers
+from embermq.broker.handlers.timers import TimerHandlers
 from embermq.broker.handlers.topic_admin import TopicAdminHandlers
 from embermq.broker.intake import Intake
 from embermq.broker.live_settings import LiveSettings
 from embermq.broker.locks import QueueLocks
 from embermq.broker.long_poll import LongPolls
 from embermq.broker.membership import Membership
+from embermq.broker.parking import Parking
 from embermq.broker.publishing import Publisher
 from embermq.broker.puts import Puts
 from embermq.broker.request_modes import MODES_FILE, RequestModes
@@ -48,6 +51,8 @@ from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import ENGINE, PLAIN, Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
+from embermq.broker.timer_delivery import open_timer_delivery
+from embermq.broker.timer_figures import TimerFigures
 from embermq.broker.topics import BrokerTopics
 from embermq.broker.transactions.open_counts import OpenCounts
 from embermq.broker.transactions.transactions import Transactions
@@ -125,6 +130,16 @@ class Broker:
         self.delays = DelayDelivery(
             store, self.puts, self.topics, self.statistics, levels=self.delay_levels, clock=clock
         )
+        self.timers = open_timer_delivery(
+            store, self.puts, self.topics, self.statistics, settings=settings, clock=clock
+        )
+        self.compaction = BackgroundCompaction(store, self.topics, settings) if settings.compaction else None
+        self.parking = Parking(
+            lambda: self.live_settings.broker,
+            levels=len(self.delay_levels),
+            waiting_at=self.timers.timers.count_at if self.timers is not None else lambda time_ms: 0,
+            clock=clock,
+        )
         self.publisher = Publisher(
             store, self.puts, self.statistics, settings=lambda: self.live_settings.broker, clock=clock
         )
@@ -153,6 +168,10 @@ class Broker:
         self.polls.start()
         self.delays.start()
         self.transactions.checker.start()
+        if self.timers is not None:
+            self.timers.start()
+        if self.compaction is not None:
+            self.compaction.start()
         self.publisher.start()
         if self.settings.filter_bits:
             self.store.add_filter_bits(self.filters.bits_of)
@@ -177,12 +196,20 @@ class Broker:
         await self.polls.stop()
         await self.delays.stop()
         await self.transactions.checker.stop()
+        if self.timers is not None:
+            await self.timers.stop()
+        if self.compaction is not None:
+            await self.compaction.stop()
         await self.publisher.stop()
         await self.router.stop()
         await self.puts.stop()
         self.transactions.save()
         self.filters.save()
         self.offsets.save()
+
+    def timer_figures(self) -> TimerFigures:
+        """How the timer is doing; all zero without one."""
+        return self.timers.figures() if self.timers is not None else TimerFigures()
 
     def make_fast(self, received: Received, frame_limits: FrameLimits) -> FastRequests:
         """What takes plain SENDs and PULLs out of received bytes from now on; kernels must be loaded."""
@@ -226,10 +253,15 @@ class Broker:
     def _arrived(self, items: Sequence[Placed]) -> None:
         self.polls.arrived(items)
         self.delays.arrived(items)
+        if self.timers is not None:
+            self.timers.arrived(items)
+        if self.compaction is not None:
+            self.compaction.arrived(items)
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
         """Have every request answered: messages, then what consumers ask, then what administrators ask."""
-        tables = Tables(self.store, self.topics, self.groups, self.offsets, self.membership)
+        compacted = self.compaction.compacted if self.compaction is not None else None
+        tables = Tables(self.store, self.topics, self.groups, self.offsets, self.membership, compacted)
         self._tables = tables
         modes = RequestModes(self.store.path / "config" / MODES_FILE)
         self._add_messages(tables, settings)
@@ -318,7 +350,7 @@ class Broker:
             self.locks,
             settings,
             lambda: store.settings,
-            delay_levels=len(self.delay_levels),
+            parking=self.parking,
             unique_ids=unique_ids,
         )
 
@@ -331,11 +363,19 @@ class Broker:
             ConsumeStatsHandlers(tables, self.statistics, broker_name=name, host_of=self._host_of, clock=self.clock),
             RelayHandlers(tables, broker_name=name),
             ResetHandlers(tables, broker_name=name, wake=self.polls.wake),
+            TimerHandlers(
+                self.timers.timers if self.timers is not None else None,
+                self.parking,
+                self.puts,
+                self.topics,
+                settings=lambda: self.live_settings.broker,
+                clock=self.clock,
+            ),
         ]
 
     def _administration(self, modes: RequestModes, name: str) -> list[_Handlers]:
         store, statistics = self.store, self.statistics
-        runtime = RuntimeInfo(store, statistics, delays=self.delays.table, clock=self.clock)
+        runtime = RuntimeInfo(store, statistics, delays=self.delays.table, timer=self.timer_figures, clock=self.clock)
         return [
             TopicAdminHandlers(store, self.topics, self.offsets, statistics, modes, broker_name=name, clock=self.clock),
             GroupAdminHandlers(self.groups, self.offsets, statistics, modes),

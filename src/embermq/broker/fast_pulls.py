@@ -320,6 +320,7 @@ class FastPulls:
             return None
         queue = self._tables.store.find_queue(known.pull.topic.name, known.pull.numbers.queue)
         pattern = request_pattern(form, header, request)
-        if type(queue) is not ConsumeQueue or pattern is None:
+        is_elsewhere = self._tables.kept_of(known.pull.topic) is not None
+        if type(queue) is not ConsumeQueue or pattern is None or is_elsewhere:
             return None
         return PullShape(known, queue, form, pattern, answer_pattern(form, known))

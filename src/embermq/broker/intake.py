@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from embermq.broker.locks import QueueLocks
-from embermq.broker.parking import Target, park
+from embermq.broker.parking import Parking, Target, names_time, split_timer
 from embermq.broker.retries import retry_limit
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.topics import BrokerTopics
@@ -32,6 +32,7 @@ from embermq.format.batch import BatchElement, iter_batch
 from embermq.format.command import Command
 from embermq.format.host import HOST_V6_SIZE, encode_host
 from embermq.format.message_id import UniqueIds
+from embermq.format.recall_handle import RecallHandle, encode_recall_handle
 from embermq.format.record import DraftFields
 from embermq.format.staged import StagedMessage
 from embermq.kernels.commands import SendCommand
@@ -49,9 +50,7 @@ from embermq.model.properties import (
     PRODUCER_GROUP,
     REAL_QUEUE,
     REAL_TOPIC,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
     TRACE_ON,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
@@ -66,6 +65,7 @@ from embermq.model.topic import (
     HALF_TOPIC,
     MAX_TOPIC_SIZE,
     RETRY_PREFIX,
+    TIMER_TOPIC,
     UNSENDABLE_TOPICS,
     TopicConfig,
     check_topic,
@@ -83,13 +83,13 @@ _SHORT_NAMES: Final = {
 _LONG_FORM: Final = frozenset(map(int, (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)))
 _CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
 _UNIQUE: Final = UNIQ_KEY + "\x01"
+_TIMER: Final = TIMER_TOPIC.encode()
 UNIQUE_KEY_ROOM: Final = len(_UNIQUE) + 33  # of one with 32 digits, and its separator
 _GROUP: Final = PRODUCER_GROUP + "\x01"
 _PREPARED: Final = TRANSACTION_PREPARED + "\x01true\x02"
 _OF_TRANSACTIONS: Final = (CHECK_IMMUNITY_TIME, REAL_TOPIC, REAL_QUEUE, TRANSACTION_ID, TRANSACTION_CHECK_TIMES)
 _HALF: Final = HALF_TOPIC.encode()
 _OF_CONSUMERS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-_TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 
 class Born(NamedTuple):
@@ -117,6 +117,7 @@ class Sent(NamedTuple):
     half: SentHalf | None = None  # of a transaction
     is_batch: bool = False
     is_one_record: bool = False  # of a batch: kept as it came
+    recall_handle: str = ""  # of one that waits for its time
 
 
 class _Head(NamedTuple):
@@ -142,7 +143,7 @@ class Intake:
         settings: BrokerSettings,
         limits: Callable[[], StoreSettings],
         *,
-        delay_levels: int,
+        parking: Parking,
         unique_ids: UniqueIds,
     ) -> None:
         self._topics = topics
@@ -151,7 +152,7 @@ class Intake:
         self._limits = limits
         self.max_body = limits().max_message_size
         self.max_properties = limits().max_properties_size
-        self._delay_levels = delay_levels
+        self._parking = parking
         self._unique_ids = unique_ids
         self.known: dict[str, tuple[bytes, int]] = {}  # topics that plain messages may go to, with their queues
         self._known_of = topics.table()
@@ -221,6 +222,25 @@ class Intake:
         hidden = (_HALF, HALF_QUEUE, draft[2], data, *draft[4:])
         return hidden, queue, unique_id, SentHalf(hidden, topic, queue, group, is_immune=False)
 
+    def timed(self, request: Command, born: Born) -> Sent | None:
+        """The draft of a message that is plain but for naming its time; None if it is not. Raises a RequestError."""
+        properties = request.sent.i if type(request) is SendCommand else short_fields(request).get("i") or ""
+        split = split_timer(properties)
+        found = self.plain(request, born, split.rest) if split is not None else None
+        if split is None or found is None:
+            return None
+        draft, queue, unique_id = found
+        out = self._parking.slot_of({split.name: split.value})
+        if out is None:
+            return None
+        topic = draft[0].decode()
+        parked = f"{TIMER_OUT_MS}\x01{out}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE}\x01{queue}\x02"
+        data = (properties + self.suffix + parked).encode()
+        if len(data) > self.max_properties:
+            return None
+        handle = self._make_handle(topic, out, unique_id)
+        return Sent(((_TIMER, 0, draft[2], data, *draft[4:]),), queue, unique_id, recall_handle=handle)
+
     def careful(self, request: Command, born: Born) -> Sent:
         """The drafts of any message or batch. Raises a RequestError."""
         fields = short_fields(request)
@@ -237,7 +257,7 @@ class Intake:
         if is_transactional(properties, head.reconsume_times) and not target.topic.startswith(_OF_CONSUMERS):
             target = self._hide(target, unique_id, group=fields.get("a") or "")
         else:
-            target = park(target, levels=self._delay_levels)
+            target = self._parking.park(target)
         body = request.data
         if not body:
             raise IllegalMessage(f"an empty body for topic {head.topic.name!r}; a message has one byte at least")
@@ -246,7 +266,17 @@ class Intake:
         if target.topic == HALF_TOPIC:
             kept = target.properties
             half = SentHalf(draft, name, head.queue, kept[PRODUCER_GROUP], is_immune=CHECK_IMMUNITY_TIME in kept)
-        return Sent((draft,), head.queue, unique_id, half)
+        handle = self._recall_handle(head.topic, target, unique_id)
+        return Sent((draft,), head.queue, unique_id, half, recall_handle=handle)
+
+    def _recall_handle(self, topic: TopicConfig, target: Target, unique_id: str) -> str:
+        """What a message in the timer can be taken back with; nothing for others, and for retries."""
+        if target.topic != TIMER_TOPIC or topic.name.startswith(RETRY_PREFIX):
+            return ""
+        return self._make_handle(topic.name, int(target.properties[TIMER_OUT_MS]), unique_id)
+
+    def _make_handle(self, topic: str, out: int, unique_id: str) -> str:
+        return encode_recall_handle(RecallHandle(topic, self.settings.name, out + 1, unique_id))  # within its slot
 
     def staged(self, request: Command, messages: Iterable[StagedMessage], born: Born) -> list[DraftFields]:
         """The drafts of messages that are kept aside for now, without unique keys. Raises a RequestError."""
@@ -266,7 +296,7 @@ class Intake:
         properties.pop(UNIQ_KEY, None)
         self._check_asked(head.topic, properties)
         _check_not_transactional(head.topic, properties)
-        target = park(Target(topic, message.queue, properties), levels=self._delay_levels)
+        target = self._parking.park(Target(topic, message.queue, properties))
         data = format_properties(target.properties)
         if len(data) > self.max_properties - UNIQUE_KEY_ROOM:
             raise PropertiesTooLarge(topic, size=len(data) + UNIQUE_KEY_ROOM, limit=self.max_properties)
@@ -312,8 +342,6 @@ class Intake:
 
     def _check_asked(self, topic: TopicConfig, properties: Mapping[str, str]) -> None:
         """Refuse what the topic or the broker does not do."""
-        if DELAY not in properties and any(name in properties for name in _TIMERS):
-            raise IllegalMessage("a delivery time is not taken by this broker yet; use one of the delay levels")
         if topic.cleanup_policy == "COMPACTION" and not properties.get(KEYS, "").strip():
             raise IllegalMessage(f"topic {topic.name!r} is compacted by key; send the message with a key")
 
@@ -366,6 +394,8 @@ class Intake:
         properties = found | missing | self._own
         self._check_asked(head.topic, properties)
         _check_not_transactional(head.topic, properties)
+        if names_time(properties):
+            raise IllegalMessage("no message of a batch can wait for its time; send it alone")
         if not element.body:
             raise IllegalMessage(f"a batch for topic {head.topic.name!r} holds a message with an empty body")
         if _find_plain_id(text):  # kept as they are, as those of a message that comes alone

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from embermq.broker.statistics import BrokerStatistics, Sample
+from embermq.broker.timer_figures import TimerFigures
 from embermq.clock import Clock
 from embermq.files.space import DiskSpace
 from embermq.format.command import VERSION
@@ -26,11 +27,18 @@ class RuntimeInfo:
     """Collects the figures when somebody asks."""
 
     def __init__(
-        self, store: Store, statistics: BrokerStatistics, *, delays: Callable[[], DelayTable], clock: Clock
+        self,
+        store: Store,
+        statistics: BrokerStatistics,
+        *,
+        delays: Callable[[], DelayTable],
+        timer: Callable[[], TimerFigures] = TimerFigures,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._statistics = statistics
         self._delays = delays
+        self._timer_figures = timer
         self._clock = clock
         self._started_ms = clock.now_ms()
 
@@ -43,7 +51,7 @@ class RuntimeInfo:
             **self._log(),
             **self._disk(),
             **self._delayed(),
-            **_timer(),
+            **self._timer(),
             **_thread_pools(),
         }
         return dict(sorted(figures.items()))
@@ -126,22 +134,22 @@ class RuntimeInfo:
             "commitLogDirCapacity": f"Total : {format_bytes(total)}, Free : {format_bytes(free)}.",
         }
 
+    def _timer(self) -> dict[str, str]:
+        figures = self._timer_figures()
+        return {
+            "timerReadBehind": str(figures.late_ms // 1000),
+            "timerOffsetBehind": str(figures.behind),
+            "timerCongestNum": str(figures.waiting),
+            "timerEnqueueTps": format_double(figures.enqueue_rate),
+            "timerDequeueTps": format_double(figures.dequeue_rate),
+        }
+
     def _delayed(self) -> dict[str, str]:
         def end(level: int) -> int:
             return self._store.offsets(SCHEDULE_TOPIC, queue=level - 1)[1]
 
         offsets = self._delays().offsets
         return {f"scheduleMessageOffset_{level}": f"{done},{end(level)}" for level, done in offsets.items()}
-
-
-def _timer() -> dict[str, str]:
-    return {
-        "timerReadBehind": "0",
-        "timerOffsetBehind": "0",
-        "timerCongestNum": "0",
-        "timerEnqueueTps": "0.0",
-        "timerDequeueTps": "0.0",
-    }
 
 
 def _thread_pools() -> dict[str, str]:

@@ -38,7 +38,11 @@ Answerable = Wanted | tuple[Command, int, int, int, str, dict[str, str]]  # plai
 
 def wanted_of(request: Command, begin: int, sent: Sent) -> Wanted:
     """The answer to a request whose drafts begin at `begin` of a put."""
-    fields = {"batchUniqId": sent.unique_id} if sent.is_one_record else NO_FIELDS
+    fields = NO_FIELDS
+    if sent.is_one_record:
+        fields = {"batchUniqId": sent.unique_id}
+    elif sent.recall_handle:
+        fields = {"recallHandle": sent.recall_handle}
     return Wanted(request, begin, len(sent.drafts), sent.queue, sent.unique_id, fields)
 
 
@@ -66,10 +70,13 @@ class SendAnswers:
             request, begin, drafts, queue, unique_id, more = each
             if request.flag & ONEWAY:
                 continue
-            if request.form == JSON_FORM and not more and unique_id.isalnum() and unique_id.isascii():
+            handle = more.get("recallHandle") if more else ""
+            is_plain = not more or (handle and len(more) == 1)
+            if request.form == JSON_FORM and is_plain and unique_id.isalnum() and unique_id.isascii():
+                recall = f'"recallHandle":"{handle}",' if handle else ""
                 ids = f"{host}{positions[begin]:016X}" if drafts == 1 else _ids(host, positions[begin : begin + drafts])
                 header = (
-                    f'{{"code":0,"extFields":{{"queueId":"{queue}","transactionId":"{unique_id}","msgId":"{ids}'
+                    f'{{"code":0,"extFields":{{{recall}"queueId":"{queue}","transactionId":"{unique_id}","msgId":"{ids}'
                     f'{after}{offsets[begin]}"}},"flag":1,"language":"PYTHON",'
                     f'"opaque":{request.opaque},"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
                 )

@@ -33,6 +33,42 @@ class BrokerSettings:
     lock_timeout_ms: int = setting(60_000, "ms", "a queue lock that is not renewed for so long is free again")
     offset_save_ms: int = setting(5_000, "ms", "how often consumer offsets are saved")
     delay_save_ms: int = setting(10_000, "ms", "how often the progress of delayed messages is saved")
+    timers: bool = setting(True, "yes or no", "deliver messages at any time they name; otherwise they are refused")
+    timer_precision_ms: int = setting(
+        1000, "ms", "how late such a message may come; 1000, 500, 200 or 100. Another one has the wheel made again"
+    )
+    timer_max_delay_s: int = setting(
+        1_209_600, "s", "how far ahead a message may be put (RocketMQ: 259200); more is refused"
+    )
+    timer_roll_slots: int = setting(
+        172_800,
+        "steps of timer_precision_ms",
+        "what waits longer is stored again on the way, so that the log may expire",
+    )
+    timer_file_size: int = setting(
+        100 * 1024 * 1024, "bytes", "size of a file of the timer log; that of existing ones stays"
+    )
+    timer_flush_ms: int = setting(1_000, "ms", "how often wheel and timer log are brought onto the disk")
+    timer_slot_limit: int = setting(
+        2_147_483_647, "count", "most messages that may wait for the same moment; more are refused"
+    )
+    compaction: bool = setting(
+        True, "yes or no", "keep the newest message of each key of topics with cleanup.policy=COMPACTION"
+    )
+    compaction_interval_ms: int = setting(900_000, "ms", "how often topics that have grown are compacted")
+    compaction_bytes_per_s: int = setting(
+        32 * 1024 * 1024,
+        "bytes",
+        "most that a compaction reads and writes in a second, so that the disk is there for others",
+    )
+    compaction_max_keys: int = setting(
+        1_000_000, "count", "most keys in memory; of more, a compaction reads several times"
+    )
+    compaction_file_size: int = setting(100 * 1024 * 1024, "bytes", "size of a log file of a compacted topic, about")
+    compaction_queue_file_size: int = setting(
+        10 * 1024 * 1024, "bytes", "size of a queue file of a compacted topic, about"
+    )
+    recall: bool = setting(True, "yes or no", "let producers take back messages that wait (RocketMQ: no)")
     notify_members: bool = setting(True, "yes or no", "tell consumers at once when others come or go")
     keep_replies: bool = setting(True, "yes or no", "store the replies of request/reply, too")
     sql_filters: bool = setting(

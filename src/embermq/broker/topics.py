@@ -17,6 +17,7 @@ from embermq.model.topic import (
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     TEMPLATE_TOPIC,
+    TIMER_TOPIC,
     TRACE_TOPIC,
     TopicConfig,
     check_topic,
@@ -135,6 +136,8 @@ def _system_topics(settings: BrokerSettings) -> list[TopicConfig]:
     ]
     if settings.auto_create_topics:
         topics.append(topic(TEMPLATE_TOPIC, settings.template_queues, ALL))
+    if settings.timers:
+        topics.append(topic(TIMER_TOPIC))
     if settings.trace_topic:
         topics.append(topic(TRACE_TOPIC))
     return topics

@@ -134,6 +134,14 @@ def parse_duration(text: str) -> timedelta:
     return float(match[1]) * _UNITS[match[2]]
 
 
+def parse_time(text: str) -> datetime:
+    """An ISO time, for argparse. One without a zone is local."""
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: a time such as 2026-11-01T12:00:00Z expected") from error
+
+
 def parse_moment(text: str) -> datetime:
     """How long ago, such as `10m`, or an ISO time; for argparse. A time without a zone is local."""
     if _DURATION.fullmatch(text.strip()):

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from embermq import __version__
-from embermq.cli import archive, bench, group, message, report, send, serve, spark, store, tail, topic, warm_up
+from embermq.cli import archive, bench, delay, group, message, report, send, serve, spark, store, tail, topic, warm_up
 from embermq.cli.connect import add_namesrv
 
 
@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ember {__version__}")
     add_namesrv(parser, default=None)
     nouns = parser.add_subparsers(title="commands", metavar="NOUN", required=True)
-    for noun in (serve, topic, group, send, tail, message, store, archive, report, spark, bench, warm_up):
+    for noun in (serve, topic, group, send, tail, message, delay, store, archive, report, spark, bench, warm_up):
         noun.add_commands(nouns)
     return parser
 

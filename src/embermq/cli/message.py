@@ -113,11 +113,13 @@ def message_line(message: StoredMessage, *, with_id: bool = False) -> str:
     marks += f" keys={','.join(message.keys)}" if message.keys else ""
     marks += f" id={message.message_id}" if with_id else ""
     place = f"{message.topic}/{message.queue}/{message.offset}"
-    return f"{format_time(message.store_time_ms)}  {place}{marks}  {_body_text(message.body, is_cut=with_id)}"
+    body = body_start(message.body) if with_id else message.body.decode(errors="backslashreplace")
+    return f"{format_time(message.store_time_ms)}  {place}{marks}  {body}"
 
 
-def _body_text(body: bytes, *, is_cut: bool) -> str:
-    if not is_cut or len(body) <= _SHOWN_BODY:
+def body_start(body: bytes) -> str:
+    """The beginning of a body, on one line with other things."""
+    if len(body) <= _SHOWN_BODY:
         return body.decode(errors="backslashreplace")
     return f"{body[:_SHOWN_BODY].decode(errors='backslashreplace')}… {len(body)} bytes"
 

@@ -7,11 +7,11 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from embermq.cli.connect import Nouns, add_verb, parse_duration, run_with_client
+from embermq.cli.connect import Nouns, add_verb, parse_duration, parse_time, run_with_client
 
 if TYPE_CHECKING:
     from embermq.client.client import AsyncClient
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1000  # messages of stdin that are sent together
 _REPORT_EVERY_S: Final = 0.2
-_FIELDS: Final = ("topic", "body", "bodyHex", "tags", "keys", "properties", "delay", "shardingKey", "queue")
+_FIELDS: Final = (
+    "topic",
+    "body",
+    "bodyHex",
+    "tags",
+    "keys",
+    "properties",
+    "delay",
+    "deliverAt",
+    "shardingKey",
+    "queue",
+)
 # What `ember tail --json` prints besides, so that its output can be sent again.
 _IGNORED: Final = (*("offset", "messageId", "uniqueKey", "storeTime", "bornTime", "bornHost", "storeHost", "attempt"),)
 
@@ -45,7 +56,11 @@ def add_commands(nouns: Nouns[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--property", metavar="NAME=VALUE", action="append", default=[], type=_pair, help="may be repeated"
     )
-    parser.add_argument("--delay", metavar="TIME", type=parse_duration, help="deliver later: one of 18 times, 1s to 2h")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--delay", metavar="TIME", type=parse_duration, help="deliver so much later, such as 90s or 2d")
+    when.add_argument(
+        "--deliver-at", metavar="TIME", type=parse_time, help="deliver at this time, such as 2026-11-01T12:00Z"
+    )
     parser.add_argument("--sharding-key", metavar="KEY", help="messages with one key stay in order")
     parser.add_argument("--queue", metavar="N", type=int, help="to this queue")
 
@@ -69,6 +84,7 @@ def send(arguments: argparse.Namespace) -> int:
             keys=arguments.key,
             properties=dict(arguments.property),
             delay=arguments.delay,
+            deliver_at=arguments.deliver_at,
             sharding_key=arguments.sharding_key,
             queue=arguments.queue,
         )
@@ -161,9 +177,9 @@ def _body(fields: Mapping[str, object]) -> bytes:
 
 def _message(arguments: argparse.Namespace, body: bytes, fields: Mapping[str, object]) -> Message:
     """A message from what a line says, and from the options for all that it does not say."""
-    from embermq.client.outgoing import delay_level
+    from embermq.client.outgoing import delay_properties
     from embermq.model.message import Message
-    from embermq.model.properties import DELAY, RESERVED, SHARDING_KEY
+    from embermq.model.properties import RESERVED, SHARDING_KEY
 
     given = fields.get("properties") or {}
     if not isinstance(given, dict):
@@ -171,9 +187,9 @@ def _message(arguments: argparse.Namespace, body: bytes, fields: Mapping[str, ob
     properties = dict(arguments.property)
     # The system's own come from `ember tail --json`; the new message gets new ones.
     properties.update({str(name): str(value) for name, value in given.items() if name not in RESERVED})
-    delay = _delay(fields.get("delay"), arguments.delay)
-    if delay is not None:
-        properties[DELAY] = str(delay_level(delay))
+    deliver_at = _deliver_at(fields.get("deliverAt"), arguments.deliver_at)
+    delay = _delay(fields.get("delay"), arguments.delay if deliver_at is None else None)
+    properties.update(delay_properties(delay, deliver_at))
     sharding_key = fields.get("shardingKey", arguments.sharding_key)
     if sharding_key is not None:
         properties[SHARDING_KEY] = str(sharding_key)
@@ -199,6 +215,14 @@ def _keys(value: object, default: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError(f"keys: an array of texts expected, found {value!r}")
     return tuple(map(str, value))
+
+
+def _deliver_at(value: object, default: datetime | None) -> datetime | None:
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise ValueError(f"deliverAt: a time such as '2026-11-01T12:00:00Z' expected, found {value!r}")
+    return parse_time(value)
 
 
 def _delay(value: object, default: timedelta | None) -> timedelta | None:

@@ -98,19 +98,25 @@ class AsyncClient:
         keys: Sequence[str] = (),
         properties: Mapping[str, str] = NO_PROPERTIES,
         delay: timedelta | None = None,
+        deliver_at: datetime | None = None,
         sharding_key: str | None = None,
         queue: int | None = None,
         timeout: float | None = None,
     ) -> SendReceipt:
         """Send one message; returns when the broker has stored it.
 
-        Messages with one `sharding_key` go to one queue and stay in order. Raises TopicNotFound,
+        With `delay` it is delivered so much later, with `deliver_at` at that time, never before. Messages with one
+        `sharding_key` go to one queue and stay in order. Raises TopicNotFound,
         NotPermitted, IllegalMessage, Refused, and, when time ran out, CallTimeout or ConnectionLost.
         """
         message = Message(topic, body, tags, tuple(keys) if not isinstance(keys, str) else keys, properties, queue)
         self._beat()
         return await self._producer.send(
-            message, delay=delay, sharding_key=sharding_key, timeout_s=self._limit(timeout)
+            message,
+            delay=delay,
+            deliver_at=deliver_at,
+            sharding_key=sharding_key,
+            timeout_s=self._limit(timeout),
         )
 
     async def send_many(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from embermq.errors import BodyTooLarge, IllegalMessage, IllegalProperty
@@ -12,7 +12,7 @@ from embermq.format.wire_json import BrokerQueue
 from embermq.model.delay import DEFAULT_DELAY_LEVELS
 from embermq.model.flags import SysFlag
 from embermq.model.hashing import java_hash
-from embermq.model.message import Message
+from embermq.model.message import Message, milliseconds_of
 from embermq.model.properties import (
     DELAY,
     KEYS,
@@ -34,6 +34,7 @@ TEMPLATE_QUEUES: Final = 4
 _LEVEL: Final = 5  # of zlib
 _ALONE: Final = frozenset({DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_ROUND_UP: Final = timedelta(microseconds=999)  # never early
 
 
 class Outgoing(NamedTuple):
@@ -55,7 +56,12 @@ class Outgoing(NamedTuple):
 
 
 def prepare(
-    message: Message, unique_key: str, *, delay: timedelta | None = None, sharding_key: str | None = None
+    message: Message,
+    unique_key: str,
+    *,
+    delay: timedelta | None = None,
+    deliver_at: datetime | None = None,
+    sharding_key: str | None = None,
 ) -> Outgoing:
     """Check `message` and write its properties. Raises IllegalMessage and what belongs to it."""
     check_topic(message.topic)
@@ -73,8 +79,7 @@ def prepare(
         properties[KEYS] = _join_keys(message.keys)
     if sharding_key:
         properties[SHARDING_KEY] = _checked_word(SHARDING_KEY, sharding_key)
-    if delay is not None and delay > timedelta(0):
-        properties[DELAY] = str(delay_level(delay))
+    properties |= delay_properties(delay, deliver_at)
     properties[UNIQ_KEY] = unique_key
     properties.setdefault(WAIT, "true")
     return Outgoing(
@@ -111,12 +116,29 @@ def _join_keys(keys: Sequence[str]) -> str:
     return _checked_word(KEYS, " ".join(keys))
 
 
+def delay_properties(delay: timedelta | None, deliver_at: datetime | None = None) -> dict[str, str]:
+    """The properties that ask for a delivery later: after a delay, or at a time.
+
+    A delay as long as one of the levels is asked for as such, which every broker can do.
+    """
+    if deliver_at is not None:
+        if delay is not None:
+            raise IllegalMessage("both a delay and a time of delivery; give one of them")
+        return {TIMER_DELIVER_MS: str(milliseconds_of(deliver_at + _ROUND_UP))}
+    if delay is None or delay <= timedelta(0):
+        return {}
+    milliseconds = -(-delay // _MILLISECOND)  # up: never early
+    if milliseconds in DEFAULT_DELAY_LEVELS:
+        return {DELAY: str(DEFAULT_DELAY_LEVELS.index(milliseconds) + 1)}
+    return {TIMER_DELAY_MS: str(milliseconds)}
+
+
 def delay_level(delay: timedelta) -> int:
     """The delay level, from 1, of exactly this length. Raises IllegalMessage for any other."""
     milliseconds = delay // _MILLISECOND
     if milliseconds * _MILLISECOND != delay or milliseconds not in DEFAULT_DELAY_LEVELS:
         levels = ", ".join(str(timedelta(milliseconds=level)) for level in DEFAULT_DELAY_LEVELS)
-        raise IllegalMessage(f"delay of {delay}: it must be one of {levels}; other delays are not supported yet")
+        raise IllegalMessage(f"delay of {delay}: a message is given back for one of {levels}")
     return DEFAULT_DELAY_LEVELS.index(milliseconds) + 1
 
 

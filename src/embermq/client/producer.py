@@ -13,7 +13,7 @@ import random
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -90,12 +90,13 @@ class Producer:
         *,
         timeout_s: float,
         delay: timedelta | None = None,
+        deliver_at: datetime | None = None,
         sharding_key: str | None = None,
     ) -> SendReceipt:
         """Send one message and wait until the broker has stored it."""
         deadline = Deadline(timeout_s)
         route = await self._route(message.topic, deadline)
-        outgoing = prepare(message, self._next_id(), delay=delay, sharding_key=sharding_key)
+        outgoing = prepare(message, self._next_id(), delay=delay, deliver_at=deliver_at, sharding_key=sharding_key)
         target = choose_queue(outgoing, route.write_queues, next(self._turns))
         return await self._send_alone(outgoing, target, deadline)
 

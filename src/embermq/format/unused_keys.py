@@ -26,7 +26,7 @@ _OF_BROKER: Final = """
     clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads clusterTopicEnable coldCtrStrategyEnable
     coldDataFlowControlEnable coldDataScanEnable commercialBaseCount commercialSizePerMsg
     commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
-    compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum
+    compactionThreadNum
     compatibleWithOldNameSrv compressedRegister configBlackList configManagerVersion connectTimeoutMillis
     consumerFallbehindThreshold consumerManagerThreadPoolQueueCapacity consumerManageThreadPoolNums
     consumerOffsetUpdateVersionStep controllerAddr controllerHeartBeatTimeoutMills
@@ -36,7 +36,7 @@ _OF_BROKER: Final = """
     disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded dispatchCqCacheNum dispatchCqThreads
     dispatchFromSenderThread dLegerGroup dLegerPeers dLegerSelfId duplicationEnable enableAsyncReput
     enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
-    enableCleanExpiredOffset enableCompaction enableCreateSysGroup enableDetailStat
+    enableCleanExpiredOffset enableCreateSysGroup enableDetailStat
     enableFastChannelEventProcess enableLmqStats enableMixedMessageType enableNetWorkFlowControl
     enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck
     enablePopBufferMerge enablePopLog enablePopMessageThreshold enableReconnectForGoAway
@@ -54,7 +54,7 @@ _OF_BROKER: Final = """
     isScanAvailableNameSrv litePullMessageEnable litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity
     loadBalancePollNameServerInterval loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity
     lockInStrictMode logicalDiskSpaceCleanForciblyThreshold logicQueueForceSwapMapInterval
-    logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSizeTimerLog mappedFileSwapEnable
+    logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSwapEnable
     maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan
     maxFilterMessageSize maxHaTransferByteInSecond maxLmqConsumeQueueNum
     maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
@@ -72,7 +72,7 @@ _OF_BROKER: Final = """
     pullMessageThreadPoolNums pullThreadPoolQueueCapacity putConsumeQueueDataByFileChannel
     putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater putThreadPoolQueueCapacity
     queryMessageThreadPoolNums queryThreadPoolQueueCapacity readUnCommitted realTimeNotifyConsumerChange
-    realTimePersistRocksDBConfig recallMessageEnable recheckReputOffsetFromCq recoverConcurrently
+    realTimePersistRocksDBConfig recheckReputOffsetFromCq recoverConcurrently
     recoverThreadPoolNums redeleteHangedFileInterval registerBrokerTimeoutMills rejectPullConsumerEnable
     replicasPerDiskPartition replyThreadPoolQueueCapacity
     retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum
@@ -90,11 +90,11 @@ _OF_BROKER: Final = """
     statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum statRocksDBCQIntervalSec
     storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile subscriptionExpiredTimeout
     syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile
-    syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerColdDataCheckIntervalMs timerCongestNumEachSlot
-    timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs
-    timerGetMessageThreadNum timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold
-    timerPrecisionMs timerProgressLogIntervalMs timerPutMessageThreadNum timerRollWindowSlot
-    timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable topicQueueLockNum
+    syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerColdDataCheckIntervalMs
+    timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
+    timerGetMessageThreadNum timerInterceptDelayLevel timerMetricSmallThreshold
+    timerProgressLogIntervalMs timerPutMessageThreadNum
+    timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable topicQueueLockNum
     totalReplicas traceOn transactionMetricFlushInterval
     transactionOpBatchInterval transferMsgByHeap
     travelCqFileNumWhenGetMessage updateNameServerAddrPeriod useABSLock useEpollNativeSelector

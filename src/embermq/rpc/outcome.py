@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[BaseException], ResponseCode], ...] = (
     (errors.IllegalGroup, ResponseCode.INVALID_PARAMETER),
     (errors.IllegalTopic, ResponseCode.INVALID_PARAMETER),
     (errors.IllegalQueue, ResponseCode.INVALID_PARAMETER),
+    (errors.IllegalRecall, ResponseCode.ILLEGAL_OPERATION),
     (errors.IllegalMessage, ResponseCode.MESSAGE_ILLEGAL),
     (errors.SettingsError, ResponseCode.INVALID_PARAMETER),
     (errors.StoreBusy, ResponseCode.SYSTEM_BUSY),

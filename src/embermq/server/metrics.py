@@ -18,6 +18,7 @@ from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.timer_figures import TimerFigures
 from embermq.broker.transactions.open_counts import OpenCounts
 from embermq.clock import Clock
 from embermq.format.stats_body import StatsKind
@@ -27,6 +28,7 @@ from embermq.model.topic import RETRY_PREFIX, is_system_topic
 from embermq.server.exposition import Family, Row
 from embermq.server.lags import Lag, iter_lags
 from embermq.server.meters import Histogram, LoopLag, MessageSizes, RpcTimes, sum_histograms
+from embermq.server.timer_metrics import timer_families
 from embermq.store.groups import Groups
 from embermq.store.offsets import ConsumerOffsets
 from embermq.store.store import Store
@@ -58,6 +60,7 @@ class Parts(Protocol):
     def pull_stages(self) -> Mapping[str, Stages]: ...
     @property
     def clock(self) -> Clock: ...
+    def timer_figures(self) -> TimerFigures: ...
 
 
 class Meters(NamedTuple):
@@ -98,6 +101,7 @@ class BrokerMetrics:
         yield from self._connected()
         yield from _lag_families(list(iter_lags(self._parts.store, self._parts.offsets, self._parts.clock.now_ms())))
         yield from self._storage()
+        yield from timer_families(self._parts.timer_figures())
         yield self._rpc()
         yield from self._creations()
         yield from self._ours()

@@ -79,6 +79,7 @@ CONSUMER = {
 # From the table of what ACL 2.0 asks for, and from what it should ask for where it asks for nothing.
 SAMPLES: dict[int, Sample] = {
     Code.SEND_MESSAGE: Sample(("Topic:orders Pub",), TOPIC),
+    Code.RECALL_MESSAGE: Sample(("Topic:orders Pub",), TOPIC),
     Code.SEND_MESSAGE_V2: Sample(("Topic:orders Pub",), SHORT),
     Code.SEND_BATCH_MESSAGE: Sample(("Topic:orders Pub",), SHORT),
     Code.SEND_REPLY_MESSAGE: Sample(("Topic:orders Pub",), TOPIC),
@@ -153,6 +154,7 @@ SAMPLES: dict[int, Sample] = {
             *(Code.GET_BROKER_CONFIG, Code.GET_BROKER_RUNTIME_INFO, Code.VIEW_BROKER_STATS),
             *(Code.GET_PRODUCER_CONNECTIONS, Code.GET_ALL_PRODUCERS, Code.GET_BROKER_CONSUME_STATS),
             *(Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET, Code.GET_ALL_MESSAGE_REQUEST_MODE),
+            *(Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS),
             *(Code.GET_SYSTEM_TOPICS_FROM_BROKER, Code.GET_SYSTEM_TOPICS_FROM_NAMESERVER),
             *(Code.GET_TOPICS_BY_CLUSTER, Code.GET_ALL_TOPICS_FROM_NAMESERVER, Code.GET_UNIT_TOPICS),
             *(Code.GET_HAS_UNIT_SUB_TOPICS, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPICS, Code.GET_BROKER_CLUSTER_INFO),

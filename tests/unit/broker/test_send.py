@@ -133,7 +133,7 @@ def test_a_new_topic_is_made_after_its_template_and_told(tmp_path: Path) -> None
         ({"e": "9" * 30}, ResponseCode.INVALID_PARAMETER, "no number"),
         ({"h": "4294967296"}, ResponseCode.INVALID_PARAMETER, "32 bits"),
         ({"g": "9223372036854775808"}, ResponseCode.INVALID_PARAMETER, "64 bits"),
-        ({"i": "TIMER_DELAY_SEC\x015\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delay levels"),
+        ({"i": "TIMER_DELAY_SEC\x01999999999\x02"}, ResponseCode.MESSAGE_ILLEGAL, "timer_max_delay_s"),
         ({"i": "x\x01" + "y" * 33_000 + "\x02"}, ResponseCode.MESSAGE_ILLEGAL, "limit 32767"),
         ({"i": "x\x01\ud800\x02"}, ResponseCode.MESSAGE_ILLEGAL, "UTF-8"),
         ({"m": "true"}, ResponseCode.MESSAGE_ILLEGAL, "batch"),

@@ -245,7 +245,7 @@ def test_what_no_send_may_do_no_stage_may(
         (a_staged(b"x", queue=99), "illegal queue 99"),
         (a_staged(b"x" * 2000), "limit 1000"),
         (a_staged(b"x", properties=b"n\x01" + b"v" * 30_000 + b"\x02"), "limit 20000"),
-        (a_staged(b"x", properties=b"TIMER_DELIVER_MS\x01" + b"9" * 13 + b"\x02"), "a delivery time is not taken"),
+        (a_staged(b"x", properties=b"TIMER_DELIVER_MS\x01" + b"9" * 13 + b"\x02"), "timer_max_delay_s"),
         (a_staged(b"x", properties=b"TRAN_MSG\x01true\x02"), "a transactional message"),
     ],
 )

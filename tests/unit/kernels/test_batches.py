@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from embermq.broker.intake import Born, Intake
 from embermq.broker.locks import QueueLocks
+from embermq.broker.parking import Parking
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.topics import BrokerTopics
 from embermq.errors import RequestError
@@ -52,7 +53,7 @@ def intake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intake]:
             QueueLocks(clock, timeout_ms=60_000),
             settings,
             lambda: store.settings,
-            delay_levels=18,
+            parking=Parking(lambda: settings, levels=18, waiting_at=lambda time_ms: 0, clock=clock),
             unique_ids=UniqueIds(bytes(4), process=1, instance=1),
         )
 

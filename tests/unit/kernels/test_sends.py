@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from embermq.broker.intake import Intake
 from embermq.broker.locks import QueueLocks
+from embermq.broker.parking import Parking
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.topics import BrokerTopics
 from embermq.errors import BadFrame
@@ -53,7 +54,7 @@ def plain_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainCode]:
                 QueueLocks(clock, timeout_ms=60_000),
                 settings,
                 lambda: store.settings,
-                delay_levels=18,
+                parking=Parking(lambda: settings, levels=18, waiting_at=lambda time_ms: 0, clock=clock),
                 unique_ids=UniqueIds(bytes(4), process=1, instance=1),
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import ENGINE, PLAIN, Stages
 from embermq.broker.statistics import BrokerStatistics
+from embermq.broker.timer_figures import TimerFigures
 from embermq.broker.topics import BrokerTopics
 from embermq.broker.transactions.open_counts import OpenCounts
 from embermq.errors import DiskFull, SyncFailed
@@ -50,6 +51,10 @@ class Parts:
     pull_stages: dict[str, Stages]
     clock: ManualClock
     meters: Meters
+    timer: TimerFigures = field(default_factory=TimerFigures)
+
+    def timer_figures(self) -> TimerFigures:
+        return self.timer
 
     def scrape(self) -> Series:
         metrics = BrokerMetrics(self, self.meters, waiting={"send": lambda: 3}, connections=lambda: 5)
@@ -262,3 +267,16 @@ def test_transactions_are_counted(parts: Parts) -> None:
     assert value(series, "rocketmq_half_messages", topic="orders") == 3
     assert value(series, "rocketmq_commit_messages_total", topic="orders") == 2
     assert value(series, "rocketmq_rollback_messages_total", topic="orders") == 1
+
+
+def test_what_waits_for_its_time(parts: Parts) -> None:
+    parts.timer = TimerFigures(
+        late_ms=7, late=1, behind=2, by_topic={"orders": 3}, enqueued=9, dequeued=6, within={5: 1, 60: 3}
+    )
+    found = parts.scrape()
+    assert found["rocketmq_timing_messages", frozenset({("topic", "orders")})] == 3
+    assert found["rocketmq_timer_message_snapshot", frozenset({("timer_bound_s", "60")})] == 3
+    names = ("rocketmq_timer_enqueue_lag", "rocketmq_timer_dequeue_lag", "rocketmq_timer_dequeue_latency")
+    assert [found[name, frozenset()] for name in names] == [2, 1, 7]
+    assert found["rocketmq_timer_enqueue_total", frozenset()] == 9
+    assert found["rocketmq_timer_dequeue_total", frozenset()] == 6

@@ -88,7 +88,9 @@ class OffsetHandlers:
 
     def get_min(self, peer: Peer, request: Command) -> Command:
         topic, queue = _read_queue(request)
-        return make_answer(request, fields={"offset": str(self._tables.store.offsets(topic, queue=queue)[0])})
+        kept = self._tables.kept_of(self._tables.topics.find(topic))
+        low, _ = kept.offsets(topic, queue) if kept is not None else self._tables.store.offsets(topic, queue=queue)
+        return make_answer(request, fields={"offset": str(low)})
 
     def search(self, peer: Peer, request: Command) -> Command:
         """The first message at or after a time, or the last at or before it."""

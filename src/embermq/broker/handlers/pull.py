@@ -173,9 +173,13 @@ class PullHandlers:
         accept, wanted = _ways_of(pull.wanted)
         offset = parked.offset if parked is not None and wanted is not None else offset
         understood = now()
-        found = self._tables.store.read_bytes(
-            topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted
-        )
+        kept = self._tables.kept_of(pull.topic)
+        if kept is not None:
+            found = kept.read(topic, queue, offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted)
+        else:
+            found = self._tables.store.read_bytes(
+                topic, queue=queue, offset=offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted
+            )
         read = now()
         if may_wait and sys_flag & COMMITS_OFFSET:
             offsets.commit(topic, group, queue, commit_offset)

@@ -99,7 +99,7 @@ class SendHandlers:
                 drafts.append(draft)
                 continue
             try:
-                sent = self._intake.careful(request, born)
+                sent = self._intake.timed(request, born) or self._intake.careful(request, born)
             except Exception as error:
                 self._refuse(peer, request, error)
                 continue

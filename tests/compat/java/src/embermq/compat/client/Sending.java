@@ -22,9 +22,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends messages. One is {"topic", "body" or "bodyHex" or "size" (so many letters x), "tags", "keys" (a list), "flag",
- * "properties", "reserved" (properties whose names users may not use), "delayLevel", "queue" (chosen), "shard" (hashed),
- * "wait": false}; the mode is sync, async, oneway or batch. What came of each message is {"status", "msgId",
- * "offsetMsgId", "queueId", "queueOffset"} or {"error"}.
+ * "properties", "reserved" (properties whose names users may not use), "delayLevel", "delaySec", "delayMs", "deliverMs",
+ * "queue" (chosen), "shard" (hashed), "wait": false}; the mode is sync, async, oneway or batch. What came of each message
+ * is {"status", "msgId", "offsetMsgId", "queueId", "queueOffset", "recallHandle"} or {"error"}.
  */
 final class Sending {
     static Object send(DefaultMQProducer producer, JSONObject request) throws Exception {
@@ -165,6 +165,15 @@ final class Sending {
         if (spec.containsKey("delayLevel")) {
             message.setDelayTimeLevel(spec.getIntValue("delayLevel"));
         }
+        if (spec.containsKey("delaySec")) {
+            message.setDelayTimeSec(spec.getLongValue("delaySec"));
+        }
+        if (spec.containsKey("delayMs")) {
+            message.setDelayTimeMs(spec.getLongValue("delayMs"));
+        }
+        if (spec.containsKey("deliverMs")) {
+            message.setDeliverTimeMs(spec.getLongValue("deliverMs"));
+        }
         return message;
     }
 
@@ -190,6 +199,7 @@ final class Sending {
             facts.put("queueId", result.getMessageQueue().getQueueId());
             facts.put("broker", result.getMessageQueue().getBrokerName());
             facts.put("queueOffset", result.getQueueOffset());
+            facts.put("recallHandle", result.getRecallHandle());
         }
         return facts;
     }

@@ -1,0 +1,1 @@
+"""Compacted topics: of all messages with the same keys, the newest stays."""

@@ -1,0 +1,139 @@
+"""Files of a compacted topic: records of one queue in a log of their own, and a sparse queue that says where.
+
+    compaction/compactionLog/<topic>/<queue>/<20 digits>    records, their position rewritten to their place here
+    compaction/compactionCq/<topic>/<queue>/<20 digits>     46-byte entries; the name is that of the log file
+    compaction/position-checkpoint                          up to which offset each queue was compacted
+
+Log and queue files come in pairs. A pair is full when the next record, and 8 bytes, do not fit into the log file, or
+when one place is left in the queue file: then a BLANK record and an end mark close them. Offsets in a queue rise and
+have gaps. The files that compaction has made begin at 0 again and end with zeros; the last pair, which it leaves
+alone, keeps its name. So names do not follow each other, and each file is read for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from embermq.errors import CorruptRecord
+from embermq.format.batch_entry import BATCH_ENTRY, BATCH_ENTRY_SIZE, END_MARK, BatchEntry, encode_batch_entry
+from embermq.format.json_fields import parse_fields, read_integer
+from embermq.format.queue_entry import tags_code
+from embermq.format.record import BLANK_SIZE, Record, encode_blank, scan_record
+from embermq.format.tables import encode_table
+from embermq.model.properties import KEYS, TAGS, find_property
+
+COMPACTION_FOLDER: Final = "compaction"
+COMPACTED_LOG_FOLDER: Final = "compactionLog"
+COMPACTED_QUEUE_FOLDER: Final = "compactionCq"
+COMPACTING_FOLDER: Final = "compacting"  # inside of both: files that are being made
+POSITIONS_FILE: Final = "position-checkpoint"
+DEFAULT_LOG_SIZE: Final = 100 * 1024 * 1024
+DEFAULT_QUEUE_SIZE: Final = 10 * 1024 * 1024
+
+_POSITION_AT: Final = 28  # of a record's own position in its bytes
+_LEAST_FACTOR: Final = 5  # of the sizes of log and queue files
+_END: Final = encode_batch_entry(END_MARK)
+_NO_ENTRY: Final = bytes(BATCH_ENTRY_SIZE)
+
+
+def compacted_queue_size(asked: int) -> int:
+    """The size of queue files where `asked` bytes are set: a whole number of entries."""
+    return max(asked // BATCH_ENTRY_SIZE, 2) * BATCH_ENTRY_SIZE
+
+
+def compacted_log_size(asked: int, queue_size: int) -> int:
+    """The size of log files: a multiple of that of queue files, near `asked`."""
+    factor, rest = divmod(asked, queue_size)
+    if factor < _LEAST_FACTOR:
+        return _LEAST_FACTOR * queue_size
+    return factor * queue_size if 0 < rest < queue_size // 2 else (factor + 1) * queue_size
+
+
+def moved(record: bytes | memoryview, position: int) -> bytes:
+    """The bytes of a record, which says that it lies at `position`."""
+    data = bytes(record)
+    return data[:_POSITION_AT] + position.to_bytes(8, "big") + data[_POSITION_AT + 8 :]
+
+
+def entry_of(record: bytes | memoryview, position: int) -> BatchEntry:
+    """The queue entry of a record that lies at `position`. Raises CorruptRecord."""
+    own = int.from_bytes(record[_POSITION_AT : _POSITION_AT + 8], "big")
+    found = scan_record(memoryview(record), 0, own, check_body=False)
+    if found is None:
+        raise CorruptRecord(position, "no record")
+    tags = find_property(found.properties, TAGS.encode())
+    code = tags_code(tags.decode()) if tags else 0
+    return BatchEntry(position, found.size, code, found.store_time, found.offset, 1)
+
+
+def keys_of(record: Record) -> str:
+    """What a message is compacted by: all of its keys, as one text."""
+    return record.property_map().get(KEYS, "")
+
+
+def is_kept(offset: int, newest: int | None, *, has_body: bool, last_offset: int) -> bool:
+    """Whether compaction keeps the message at `offset`, when the newest one with its keys is at `newest`.
+
+    What came behind `last_offset` was not looked at, and is kept. One without a body deletes its keys.
+    """
+    return offset > last_offset or ((newest is None or offset >= newest) and has_body)
+
+
+@dataclass(slots=True)
+class FilePair:
+    """A log file and its queue file, while they are made. `start` is the number both are named after."""
+
+    start: int
+    log_size: int
+    queue_size: int
+    records: list[bytes] = field(default_factory=list)
+    entries: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether a record of so many bytes fits, and what closes both files behind it."""
+        is_queue_full = (len(self.entries) + 1) * BATCH_ENTRY_SIZE >= self.queue_size
+        return self.size + size + BLANK_SIZE <= self.log_size and not is_queue_full
+
+    def add(self, record: bytes | memoryview) -> None:
+        """Add a record, for which there must be room. Raises CorruptRecord."""
+        position = self.start + self.size
+        data = moved(record, position)
+        self.entries.append(encode_batch_entry(entry_of(data, position)))
+        self.records.append(data)
+        self.size += len(data)
+
+    def log_bytes(self, *, is_closed: bool) -> bytes:
+        """The log file; one that is closed says so, another ends with zeros."""
+        blank = encode_blank(self.log_size - self.size) if is_closed else b""
+        return (b"".join(self.records) + blank).ljust(self.log_size, b"\0")
+
+    def queue_bytes(self, *, is_closed: bool) -> bytes:
+        return (b"".join(self.entries) + (_END if is_closed else b"")).ljust(self.queue_size, b"\0")
+
+
+def iter_compacted_entries(data: memoryview | bytes) -> Iterator[BatchEntry]:
+    """The entries of one queue file, up to its end mark or to what was never written."""
+    for at in range(0, len(data) - BATCH_ENTRY_SIZE + 1, BATCH_ENTRY_SIZE):
+        if data[at : at + BATCH_ENTRY_SIZE] == _NO_ENTRY:
+            return
+        entry = BatchEntry._make(BATCH_ENTRY.unpack_from(data, at))
+        if not entry.is_valid:
+            return
+        yield entry
+
+
+def decode_compacted_positions(data: str | bytes) -> dict[str, int]:
+    """Up to which offset queues were compacted, by `<topic>_<queue>`. Raises CorruptRecord."""
+    fields = parse_fields(data, POSITIONS_FILE)
+    return {name: read_integer(value, name) for name, value in fields.items("queueOffsetMap")}
+
+
+def encode_compacted_positions(positions: Mapping[str, int]) -> bytes:
+    return encode_table({"empty": not positions, "queueOffsetMap": dict(positions)})
+
+
+def position_key(topic: str, queue: int) -> str:
+    return f"{topic}_{queue}"

@@ -1,0 +1,1 @@
+"""Messages for any time: the wheel, the log of its units, and how far both are."""

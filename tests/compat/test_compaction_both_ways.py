@@ -1,0 +1,90 @@
+"""Compacted topics: made by mqadmin, filled by RocketMQ's client; and a directory that changes hands with one in it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders import wait_until
+from tests.compat.client_tool import Clients, ClientTool, text
+from tests.compat.cluster import Cluster
+from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
+from tests.compat.scene import Scene
+
+SETTINGS = {
+    **{"compactionMappedFileSize": 32_768, "compactionCqMappedFileSize": 4_600, "compactionScheduleInternal": 1_000},
+    **{"maxOffsetMapSize": 65_536, "fileReservedTime": 48},
+}
+ILLEGAL = 13
+KEYS = 6
+BODY = "." * 900  # so that files fill
+
+
+def make_topic(scene: Scene, topic: str) -> None:
+    scene.mqadmin("updateTopic", "-b", scene.broker, "-t", topic, "-r", 1, "-w", 1, "-a", "+cleanup.policy=COMPACTION")
+    scene.wait_for_route(topic)
+
+
+def fill(scene: Scene, topic: str, begin: int, end: int) -> None:
+    scene.producer().send_ok(
+        *(scene.message(topic, f"{n} {BODY}", keys=[f"k{n % KEYS}"], queue=0) for n in range(begin, end))
+    )
+
+
+def found(scene: Scene, topic: str) -> dict[int, int]:
+    """The number in each message by its offset."""
+    return {each["queueOffset"]: int(text(each).split()[0]) for each in scene.read(topic, 0)}
+
+
+def newest(end: int) -> dict[int, int]:
+    return {number: number for number in range(end - KEYS, end)}
+
+
+def test_every_message_can_be_read_until_it_is_compacted(scene: Scene) -> None:
+    topic = scene.name("table")
+    make_topic(scene, topic)
+    fill(scene, topic, 0, 20)
+    consumer = scene.push(scene.group(), {topic: "*"})
+    assert sorted(int(text(each).split()[0]) for each in consumer.deliveries(20)) == list(range(20))
+    assert found(scene, topic) == {number: number for number in range(20)}
+
+
+def test_a_message_without_keys_is_refused(scene: Scene) -> None:
+    topic = scene.name("table")
+    make_topic(scene, topic)
+    assert scene.producer().refusal(scene.message(topic, "x"))["code"] == ILLEGAL
+
+
+@contextlib.contextmanager
+def scene_of(tool: ClientTool, cluster: Cluster) -> Iterator[Scene]:
+    with Clients(tool, cluster.namesrv) as clients:
+        admin = clients.admin()
+        wait_until(lambda: admin.call("examineBrokerClusterInfo")["brokerAddrTable"], seconds=60)
+        with Scene(tool, cluster, admin) as scene:
+            yield scene
+
+
+@pytest.mark.parametrize("first", [ROCKETMQ, pytest.param(EMBER, marks=pytest.mark.slow)])
+def test_whoever_comes_next_serves_and_compacts_on(
+    client_tool: ClientTool, java_classes: str, tmp_path: Path, first: str
+) -> None:
+    directory = OneDirectory(tmp_path, java_classes, SETTINGS)
+    second = EMBER if first == ROCKETMQ else ROCKETMQ
+    seen: dict[int, int] = {}
+    for stage, who in enumerate((first, second, first)):
+        with directory.served_by(who) as cluster, scene_of(client_tool, cluster) as scene:
+            if stage == 0:
+                make_topic(scene, "table")
+            else:
+                wait_until(lambda scene=scene: found(scene, "table"), seconds=30)  # type: ignore[misc]
+                assert newest(stage * 120).items() <= found(scene, "table").items()
+                assert found(scene, "table").items() <= seen.items()
+            fill(scene, "table", stage * 120, stage * 120 + 120)
+            end = stage * 120 + 120
+            wait_until(lambda scene=scene, end=end: len(found(scene, "table")) < end - 40, seconds=60)  # type: ignore[misc]
+            seen = found(scene, "table")
+            assert newest(end).items() <= seen.items()
+    directory.check()
