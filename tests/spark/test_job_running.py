@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +16,7 @@ import pytest
 from embermq.errors import CorruptRecord, SettingsError
 from embermq.jobs.errors import MasterUnreachable, TaskFailed
 from embermq.jobs.running import open_runner
+from tests.builders import wait_until
 from tests.free_ports import free_address
 from tests.unit.jobs.test_local_runner import fail, square
 
@@ -50,6 +56,29 @@ def test_tasks_run_through_spark_connect(connect_address: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", CONNECTED, connect_address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout == "[4, 9]\n", done.stderr[-2000:]
+
+
+def sleep_long(marker: Path, report: object) -> None:
+    marker.touch()
+    time.sleep(600)
+
+
+def test_ctrl_c_ends_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    from embermq_spark.jobs.running import SparkRunner
+
+    marker = tmp_path / "begun"
+
+    def press() -> None:
+        wait_until(marker.exists, seconds=60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with pytest.raises(KeyboardInterrupt):
+        SparkRunner(spark).run(sleep_long, [marker], lambda size: None)
+    presser.join()
+    wait_until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds(), seconds=60)
+    assert SparkRunner(spark).run(square, [3], lambda size: None) == [9]
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])

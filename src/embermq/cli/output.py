@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
-_REPORT_EVERY_S = 0.2
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
@@ -75,24 +73,3 @@ def format_time(milliseconds: int) -> str:
 def count_of(number: int, word: str) -> str:
     """`1 record`, `2 records`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-class ProgressLine:
-    """How far something is, on one line of stderr that is written over; nothing where that is no terminal."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._is_shown = sys.stderr.isatty()
-        self._shown_at = 0.0
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if not self._is_shown or not total or now - self._shown_at < _REPORT_EVERY_S:
-            return
-        self._shown_at = now
-        print(f"\r{self._what} {100 * done // total:3} % of {total} bytes", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Take the line away."""
-        if self._shown_at:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

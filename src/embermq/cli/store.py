@@ -1,10 +1,14 @@
-"""`ember store …`: work on a directory, whoever owns it. Nothing is changed."""
+"""`ember store …`: work on a directory. Only `rebuild` changes anything; all others do not mind an owner."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from embermq.cli import store_compare, store_rebuild
+from embermq.cli.job_options import add_job_options
+from embermq.cli.store_verify import verify
 
 if TYPE_CHECKING:
     from embermq.format.record import Record
@@ -25,12 +29,18 @@ def add_commands(nouns: Nouns[argparse.ArgumentParser]) -> None:
     verbs = noun.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add(verbs, "info", info, "log, files, and the smallest and the next offset of every queue")
     _add(verbs, "dump", dump, "every record, in the order of the log")
-    _add(verbs, "verify", verify, "check every record, queue entry and key; exit code 1 if something is damaged")
+    add_job_options(
+        _add(verbs, "verify", verify, "check every record, queue entry and key; exit code 1 if something is damaged")
+    )
+    store_rebuild.add_options(
+        _add(verbs, "rebuild", store_rebuild.rebuild, "make queues and index anew from the log; the old are kept aside")
+    )
+    store_compare.add_command(verbs)
 
 
 def _add(
     verbs: Nouns[argparse.ArgumentParser], verb: str, run: Callable[[argparse.Namespace], int], purpose: str
-) -> None:
+) -> argparse.ArgumentParser:
     parser = verbs.add_parser(
         verb,
         help=purpose,
@@ -48,6 +58,7 @@ def _add(
         help="where the log's files are, if not in DIR/commitlog; once for each directory",
     )
     parser.set_defaults(run=run)
+    return parser
 
 
 def info(arguments: argparse.Namespace) -> int:
@@ -114,36 +125,6 @@ def _record_line(record: Record) -> str:
     more = f"… {len(record.body)} bytes" if len(record.body) > _SHOWN_BODY else ""
     place = f"{record.position:>12}  {record.topic}/{record.queue}/{record.offset}"
     return f"{place}  {format_time(record.store_time)}{marks}  {body}{more}"
-
-
-def verify(arguments: argparse.Namespace) -> int:
-    from embermq.cli.output import ProgressLine, count_of, print_json, print_line, print_note, print_verdict
-    from embermq.store.verify import verify_store
-
-    with _open(arguments) as reader:
-        progress = ProgressLine("verify")
-        try:
-            verdict = verify_store(reader, progress)
-        finally:
-            progress.end()
-    if arguments.json:
-        damage_facts = [
-            {"file": damage.file, "position": damage.position, "kind": damage.kind, "detail": damage.detail}
-            for damage in verdict.damage
-        ]
-        facts = {"sound": verdict.sound, "records": verdict.records, "bytes": verdict.bytes, "damage": damage_facts}
-        print_json(facts)
-    else:
-        for damage in verdict.damage:
-            print_line(f"{damage.kind}  {damage.file}:{damage.position}  {damage.detail}")
-        what = f"{count_of(verdict.records, 'record')}, {count_of(verdict.bytes, 'byte')}"
-        if verdict.sound:
-            print_verdict(f"sound: {what}", is_good=True)
-        else:
-            print_verdict(f"damaged: {count_of(len(verdict.damage), 'damage')} in {what}", is_good=False)
-    if not verdict.sound and not verdict.is_clean:
-        print_note("the store was not closed cleanly; opening it repairs what a crash can leave")
-    return 0 if verdict.sound else 1
 
 
 def _open(arguments: argparse.Namespace) -> StoreReader:

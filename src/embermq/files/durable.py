@@ -28,6 +28,15 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Bring what is in memory of a file to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def make_directory(path: Path) -> None:
     """Make a directory with all its parents, durably; nothing happens when it is there."""
     if path.is_dir():

@@ -21,6 +21,7 @@ from embermq.errors import StoreLocked
 from embermq.files.durable import make_directory
 
 LOCK_NAME = "lock"
+_SHOWN_COMMAND = 200  # characters of a command line
 
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
@@ -84,25 +85,41 @@ class DirectoryLock:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except (BlockingIOError, PermissionError) as error:
-            pid = _owner(descriptor)
-            owner = f"process {pid}" if pid else "another process"
+            owner = _name_of(_owner(descriptor) or 0)
             raise StoreLocked(f"{self.root} is in use by {owner} ({self.path}); stop it first") from error
 
 
 def is_locked(root: Path) -> bool:
     """Whether some process, this one included, owns the directory. Takes no lock itself."""
+    return find_owner(root) is not None
+
+
+def find_owner(root: Path) -> str | None:
+    """Who owns the directory, in words; None if nobody does. Takes no lock itself."""
     path = root / LOCK_NAME
     with _guard:
         if _identity(path) in _held:
-            return True
+            return "this process"
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return False
+            return None
         try:
-            return _owner(descriptor) is not None
+            pid = _owner(descriptor)
         finally:
             os.close(descriptor)
+    return None if pid is None else _name_of(pid)
+
+
+def _name_of(pid: int) -> str:
+    """A process by its number and its program; it may be on another machine, or out of sight."""
+    if not pid:
+        return "another process"
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        command = ""
+    return f"process {pid} ({command[:_SHOWN_COMMAND]})" if command else f"process {pid}"
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

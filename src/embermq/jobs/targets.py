@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from embermq.errors import StoreLocked, StoreReadOnly
-from embermq.files.durable import make_directory, sync_directory
+from embermq.files.durable import make_directory, sync_directory, sync_file
 from embermq.files.lock import LOCK_NAME, DirectoryLock
 from embermq.files.space import DiskSpace
 from embermq.jobs.errors import NoRoom, TargetExists
 
 _RESULT = "result"
+_PROBE = ".probe"
 _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 
 
@@ -74,15 +75,29 @@ def building(target: Path, *, needs: int = 0) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def takes_places(folder: Path) -> bool:
+    """Whether the file system of `folder` can write to any place of a file, in any order."""
+    probe = folder / _PROBE
+    try:
+        descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, 3)
+            os.pwrite(descriptor, b"c", 2)
+            os.pwrite(descriptor, b"a", 0)
+            return os.pread(descriptor, 3, 0) == b"a\0c"
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+
+
 def sync_tree(folder: Path) -> None:
     """Bring everything in `folder` to the disk."""
     for path, _, names in os.walk(folder):
         for name in names:
-            descriptor = os.open(os.path.join(path, name), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(Path(path, name))
         sync_directory(Path(path))
 
 

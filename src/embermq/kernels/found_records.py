@@ -197,12 +197,13 @@ class FileRecords:
         self._rows = _table(0, RECORD_WIDTH)
         self._faultless = 0  # the first row with a fault, of those from the last look on
 
-    def take(self, at: int, most: int) -> FoundRecords | None:
-        """At most `most` records from byte `at` on; None if plain code must look at what is there."""
+    def take(self, at: int, stop: int, most: int) -> FoundRecords | None:
+        """At most `most` records that begin in bytes [at, stop); None if plain code must look at what is there."""
         row = self._find_row(at)
         if row > self._faultless:
             self._faultless = row + self._count_faultless(self._rows[row:])
         rows = self._rows[row : min(self._faultless, row + most)]
+        rows = rows[: np.searchsorted(rows[:, RECORD_POSITION], self._start + stop)]
         data = self._data[self._base :]
         return find_known(address_of(data), data, rows) if len(rows) else None
 

@@ -29,7 +29,7 @@ from embermq.model.hashing import key_hash
 if TYPE_CHECKING:
     from embermq.kernels.compiling import Table
 
-__all__ = ["MAX_FOUND", "KeyIndex", "detect_shape", "keys_of"]
+__all__ = ["MAX_FOUND", "KeyIndex", "detect_shape", "keys_of", "name_of"]
 
 MAX_FOUND: Final = 64  # positions that one look-up gives at most
 FOREVER_MS: Final = 2**63 - 1
@@ -245,7 +245,7 @@ class KeyIndex:
 
     def _add_file(self) -> IndexFile:
         make_directory(self.folder)
-        name, header = _name_of(self._clock.now_ms()), UNUSED
+        name, header = name_of(self._clock.now_ms()), UNUSED
         if self._files:
             newest = self._files[-1]
             name, header = max(name, f"{int(newest.path.name) + 1:017}"), newest.header
@@ -255,7 +255,8 @@ class KeyIndex:
         return file
 
 
-def _name_of(now_ms: int) -> str:
+def name_of(now_ms: int) -> str:
+    """The name of an index file that is made at this time: in local time, as RocketMQ has it."""
     seconds, ms = divmod(now_ms, 1000)
     return f"{datetime.fromtimestamp(seconds):%Y%m%d%H%M%S}{ms:03}"
 

@@ -125,7 +125,7 @@ def recover(
         kept = cut_log(chain, scan.end, layout.root / BROKEN_FOLDER)
         chain.sync(plan.scan_from)  # a killed process may have left it in memory only
     if plan.reason in _FILLS_EVERYTHING:
-        _expect_interruption(layout, checkpoint)
+        expect_interruption(layout, checkpoint)
     queues.cut(min(plan.queues_from, scan.end))
     if not clean and plan.reason is not Begin.CHECKPOINT:
         queues.sync()  # a checkpoint of ours vouches for them; RocketMQ's does not
@@ -148,8 +148,8 @@ def recover(
     return Recovered(plan.begin, plan.reason, scan, clean, tuple(str(path) for path in kept), tuple(skipped))
 
 
-def _expect_interruption(layout: Layout, checkpoint: CheckpointFile) -> None:
-    """See to it that half-filled queues do not look whole to the next opening, should this one be killed."""
+def expect_interruption(layout: Layout, checkpoint: CheckpointFile) -> None:
+    """See to it that half-filled queues do not look whole to the next opening, should who fills them be killed."""
     _, _, _, master_flushed, confirmed = checkpoint.checkpoint
     # First the checkpoint: with the mark of a crash alone, the old one would still be believed.
     checkpoint.save(Checkpoint(0, 0, 0, master_flushed, confirmed), Progress(_INTERRUPTED, 0, 0, 0, 0, 0, 0, 0))

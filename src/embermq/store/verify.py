@@ -15,6 +15,7 @@ to where RocketMQ had dispatched.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from embermq.errors import EmberError
@@ -25,13 +26,13 @@ from embermq.log.recovery import Report
 from embermq.store.layout import ABORT_FILE, CHECKPOINT_FILE, CONFIG_FOLDER, INDEX_FOLDER, LOG_FOLDER
 from embermq.store.parts import TOPICS_FILE
 from embermq.store.reader import StoreReader
-from embermq.store.verify_damage import Damage, DamageKind, DamageList
+from embermq.store.verify_damage import Damage, DamageKind, DamageList, Hidden
 from embermq.store.verify_files import Views, check_segments, find_segments, usual_size
 from embermq.store.verify_index import IndexCheck
 from embermq.store.verify_log import EVERYTHING, Judgement, LogWalk
 from embermq.store.verify_queues import FindKind, QueuesCheck
 
-__all__ = ["Damage", "DamageKind", "Verdict", "verify_store"]
+__all__ = ["Damage", "DamageKind", "Hidden", "StoreCheck", "Verdict", "verify_store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +51,67 @@ class Verdict:
 
 def verify_store(reader: StoreReader, report: Report = lambda done, total: None) -> Verdict:
     """Check every record, queue entry and key; `report` is told the bytes of the log done and in all."""
-    root = reader.path
-    damage = DamageList(root)
-    views = Views(damage)
-    # First of all, because an owner who works on the store keeps what it promises.
-    progress = _read_progress(root / CHECKPOINT_FILE)
-    log = _open_log(reader, views, damage, report)
-    queues = QueuesCheck(root, log, views, damage, kind_of=_find_kinds(reader, damage), progress=progress)
-    is_clean, in_use = not (root / ABORT_FILE).exists(), is_locked(root)
-    dispatched = progress.position if progress else queues.last_position
-    judgement = Judgement(EVERYTHING if is_clean and not in_use else dispatched, in_use)
-    index = IndexCheck(root / INDEX_FOLDER, log, views, damage, judgement, progress)
-    for batch in log.iter_batches():
-        queues.check(batch)
+    check = StoreCheck(reader, report)
+    index = check.open_index()
+    for batch in check.log.iter_batches():
+        check.queues.check(batch)
         index.check(batch)
-    if not in_use:
-        log.report_tail()
-    queues.finish(judgement)
-    index.finish()
-    if progress is not None and progress.position > log.end:
-        detail = f"it says that the log was safe up to {progress.position}; it ends at {log.end}"
-        damage.add(root / CHECKPOINT_FILE, 0, DamageKind.CHECKPOINT, detail)
-    return Verdict(log.records, log.end - log.begin, damage.items(), is_clean)
+    return check.finish(index)
 
 
-def _open_log(reader: StoreReader, views: Views, damage: DamageList, report: Report) -> LogWalk:
+class StoreCheck:
+    """The parts of a check.
+
+    Those who check only records from position `begin` on, as a part of a check of all, have another list for damage of
+    the log than for all the rest, which whoever puts the parts together finds by himself.
+    """
+
+    def __init__(self, reader: StoreReader, report: Report, *, begin: int | None = None) -> None:
+        self.root = root = reader.path
+        self.damage = DamageList(root)
+        self.views = Views(self.damage)
+        # First of all, because an owner who works on the store keeps what it promises.
+        self.progress = _read_progress(root / CHECKPOINT_FILE)
+        of_log = self.damage if begin is None else DamageList(root)
+        self.log = _open_log(reader, self.views, self.damage, of_log, report)
+        kind_of = _find_kinds(reader, self.damage)
+        self.queues = QueuesCheck(
+            root, self.log, self.views, self.damage, kind_of=kind_of, progress=self.progress, begin=begin
+        )
+        self.is_clean, self._in_use = not (root / ABORT_FILE).exists(), is_locked(root)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """What must be in queues and index."""
+        if self.is_clean and not self._in_use:
+            return Judgement(EVERYTHING, False)
+        return Judgement(self.progress.position if self.progress else self.queues.last_position, self._in_use)
+
+    def open_index(self, damage: DamageList | None = None) -> IndexCheck:
+        """The check of the index, which reports to `damage` or with all the rest."""
+        damage = self.damage if damage is None else damage
+        return IndexCheck(self.root / INDEX_FOLDER, self.log, self.views, damage, self.judgement, self.progress)
+
+    def finish(self, index: IndexCheck) -> Verdict:
+        """All records were looked up: find what is missing, and what is too much."""
+        log, progress = self.log, self.progress
+        if not self._in_use:
+            log.report_tail()
+        self.queues.finish(self.judgement)
+        index.finish()
+        if progress is not None and progress.position > log.end:
+            detail = f"it says that the log was safe up to {progress.position}; it ends at {log.end}"
+            self.damage.add(self.root / CHECKPOINT_FILE, 0, DamageKind.CHECKPOINT, detail)
+        return Verdict(log.records, log.end - log.begin, self.damage.items(), self.is_clean)
+
+
+def _open_log(reader: StoreReader, views: Views, damage: DamageList, of_log: DamageList, report: Report) -> LogWalk:
     settings = reader.settings
     folders = [*(settings.log_paths or [reader.path / LOG_FOLDER]), *settings.read_only_log_paths]
     segments = find_segments(map(Path, folders), damage)
     size = settings.log_file_size or usual_size([segments])
     missing = check_segments(segments, size, damage)
-    return LogWalk(segments, size, views, damage, report, missing)
+    return LogWalk(segments, size, views, of_log, report, missing)
 
 
 def _read_progress(path: Path) -> Progress | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 MOST_OF_A_KIND = 1_000  # damages of one kind that are listed for one file; the rest is counted
+MOST_HIDDEN = 1_000  # ranges of messages that one damage is told to hide
 
 
 class DamageKind(StrEnum):
@@ -27,6 +29,15 @@ class DamageKind(StrEnum):
     CHECKPOINT = "checkpoint"  # it promises more than the log holds
 
 
+class Hidden(NamedTuple):
+    """Messages that cannot be read, or not be found, for some damage: the offsets [begin, end) of a queue."""
+
+    topic: str
+    queue: int
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Damage:
     """One thing that is not as it should be."""
@@ -35,6 +46,20 @@ class Damage:
     position: int  # in the log; in files of queues and index the byte; 0 if it is about the whole file
     kind: DamageKind
     detail: str
+    hides: tuple[Hidden, ...] = ()  # as far as it is known
+
+
+class _Found:
+    """A damage while more may become known of what it hides."""
+
+    __slots__ = ("damage", "hides")
+
+    def __init__(self, damage: Damage) -> None:
+        self.damage = damage
+        self.hides = list(damage.hides)
+
+    def finish(self) -> Damage:
+        return replace(self.damage, hides=join_hidden(self.hides))
 
 
 class DamageList:
@@ -42,18 +67,57 @@ class DamageList:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._found: list[Damage] = []
+        self._found: list[_Found] = []
         self._counts: Counter[tuple[str, DamageKind]] = Counter()
+        self._covers: list[tuple[int, int, _Found]] = []  # positions of the log that are damaged, and by what
 
-    def add(self, path: Path, position: int, kind: DamageKind, detail: str) -> None:
+    def add(
+        self,
+        path: Path,
+        position: int,
+        kind: DamageKind,
+        detail: str,
+        *,
+        hides: Iterable[Hidden] = (),
+        covers: tuple[int, int] | None = None,
+    ) -> None:
+        """Add a damage; `covers` are the positions of the log that cannot be read for it."""
         file = str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
-        self._counts[file, kind] += 1
-        if self._counts[file, kind] <= MOST_OF_A_KIND:
-            self._found.append(Damage(file, position, kind, detail))
+        self.add_found(Damage(file, position, kind, detail, tuple(hides)), covers)
+
+    def add_found(self, damage: Damage, covers: tuple[int, int] | None = None) -> None:
+        """The same for what was found elsewhere."""
+        self._counts[damage.file, damage.kind] += 1
+        if self._counts[damage.file, damage.kind] <= MOST_OF_A_KIND:
+            found = _Found(damage)
+            self._found.append(found)
+            if covers is not None:
+                self._covers.append((*covers, found))
+
+    def find_cover(self, position: int) -> int | None:
+        """Where the damage begins that covers log `position`; None if none does."""
+        return next((begin for begin, end, _ in self._covers if begin <= position < end), None)
+
+    def hide(self, begin: int, hidden: Iterable[Hidden]) -> None:
+        """The damage that covers the log from `begin` on hides these messages."""
+        found = next((found for first, _, found in self._covers if first == begin), None)
+        if found is not None:
+            found.hides.extend(hidden)
+
+    @property
+    def count(self) -> int:
+        """How much was found."""
+        return self._counts.total()
 
     def has(self, *kinds: DamageKind) -> bool:
         """Whether something of one of these kinds was found."""
         return any(kind in kinds for _, kind in self._counts)
+
+    def iter_with_covers(self) -> Iterator[tuple[Damage, tuple[int, int] | None]]:
+        """What was found so far, with what it covers, for another list."""
+        covers = {id(found): (begin, end) for begin, end, found in self._covers}
+        for found in self._found:
+            yield found.finish(), covers.get(id(found))
 
     def items(self) -> list[Damage]:
         """Everything in the order in which it was found, and what was too much as one line for each file."""
@@ -62,7 +126,18 @@ class DamageList:
             for (file, kind), count in self._counts.items()
             if count > MOST_OF_A_KIND
         ]
-        return self._found + rest
+        return [found.finish() for found in self._found] + rest
+
+
+def join_hidden(hidden: Iterable[Hidden]) -> tuple[Hidden, ...]:
+    """The same messages in as few ranges as they make, by queue; not more than `MOST_HIDDEN`."""
+    joined: list[Hidden] = []
+    for each in sorted(set(hidden)):
+        if joined and joined[-1][:2] == each[:2] and each.begin <= joined[-1].end:
+            joined[-1] = joined[-1]._replace(end=max(joined[-1].end, each.end))
+        else:
+            joined.append(each)
+    return tuple(joined[:MOST_HIDDEN])
 
 
 class Ranges:
@@ -85,6 +160,10 @@ class Ranges:
     def holds(self, number: int) -> bool:
         index = bisect_right(self._begins, number) - 1
         return index >= 0 and number < self._ends[index]
+
+    def items(self) -> list[tuple[int, int]]:
+        """All ranges."""
+        return list(zip(self._begins, self._ends, strict=True))
 
     def iter_gaps(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """The parts of [begin, end) that were not added."""

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from embermq.errors import CorruptRecord
 from embermq.format.batch_entry import BATCH_ENTRY, BatchEntry
@@ -19,13 +19,20 @@ from embermq.format.extended_entry import decode_extended_entry
 from embermq.format.queue_entry import ENTRY, QueueEntry, is_address, real_of
 from embermq.log.placed import Placed
 from embermq.model.topic import SCHEDULE_TOPIC
-from embermq.store.verify_damage import Ranges
+from embermq.store.verify_damage import Hidden, Ranges
 from embermq.store.verify_files import Segment, Views, find_used
 
 NO_INDEX: Final = -1
 _END_OF_OFFSETS: Final = 1 << 62
 
 Unmatched = list[tuple[int, int]]  # the number an entry has or should have, and the position of its record
+
+
+class EntriesState(NamedTuple):
+    """What is known of a queue after some records were looked up."""
+
+    confirmed: list[tuple[int, int]]
+    first: tuple[int, int] | None
 
 
 E = TypeVar("E", QueueEntry, BatchEntry)
@@ -79,6 +86,10 @@ class Entries(Generic[E]):
         """Confirm the entries from `offset` on if they are, to the byte, these of a simple queue; else none."""
         return False
 
+    def hidden(self, first: int, last: int) -> list[Hidden]:
+        """The messages of the entries with these numbers and all between, as far as it is known which they are."""
+        raise NotImplementedError
+
     def is_below(self, item: Placed) -> bool:
         """Whether the queue begins behind the offset of `item`: its entry expired."""
         raise NotImplementedError
@@ -124,6 +135,17 @@ class Entries(Generic[E]):
         """The numbers of entries that no record was found for, up to the last that is used."""
         for begin, end in self.confirmed.iter_gaps(self.first_record, self.used):
             yield from range(begin, end)
+
+    def state(self) -> EntriesState:
+        """What was confirmed so far, for another object of the same queue."""
+        return EntriesState(self.confirmed.items(), self._first)
+
+    def absorb(self, state: EntriesState) -> None:
+        """Go on with what another object confirmed, of records behind those that this one has looked up."""
+        for begin, end in state.confirmed:
+            self.confirmed.add(begin, end)
+        if self._first is None:
+            self._first = state.first
 
     def _locate(self, index: int) -> tuple[Segment, int] | None:
         place = index * self.layout.size
@@ -184,6 +206,9 @@ class SimpleEntries(Entries[QueueEntry]):
             else:
                 unmatched.append((index, item.position))
         return unmatched
+
+    def hidden(self, first: int, last: int) -> list[Hidden]:
+        return [Hidden(self.topic, self.queue, first, last + 1)]
 
     def is_below(self, item: Placed) -> bool:
         return self.has_folder and item.offset < self.first_record
@@ -279,6 +304,13 @@ class BatchEntries(Entries[BatchEntry]):
                 self._confirm(index, index + 1, position=item.position, offset=item.offset)
         return unmatched
 
+    def hidden(self, first: int, last: int) -> list[Hidden]:
+        """They begin behind the last entry before them, and end before the next one behind them."""
+        before, behind = self.read(first - 1), self.read(last + 1)
+        begin = before.base_offset + before.count if before is not None and before.is_valid else 0
+        end = behind.base_offset if behind is not None and behind.is_valid else begin
+        return [Hidden(self.topic, self.queue, begin, end)] if begin < end else []
+
     def is_below(self, item: Placed) -> bool:
         first = self.read(self.begin)
         return first is not None and first.is_valid and item.offset < first.base_offset
@@ -309,18 +341,21 @@ class BatchEntries(Entries[BatchEntry]):
             return self._next
         if item.position == expected.position or item.offset == expected.base_offset:
             return self._next
-        index = self._search(item.position)
-        found = self.read(index)
-        return index if found is not None and found.position == item.position else NO_INDEX
+        for field, wanted in (("position", item.position), ("base_offset", item.offset)):  # one of them may be damaged
+            index = self._search(wanted, field)
+            found = self.read(index)
+            if found is not None and getattr(found, field) == wanted:
+                return index
+        return NO_INDEX
 
-    def _search(self, position: int) -> int:
-        """The first entry whose record begins at `position` or later, in a queue that is sorted as it should be."""
+    def _search(self, wanted: int, field: str = "position") -> int:
+        """The first entry whose `field` is `wanted` or more, in a queue that is sorted by it as it should be."""
 
-        def position_at(index: int) -> int:
+        def value_at(index: int) -> int:
             entry = self.read(index)
-            return entry.position if entry is not None else -1
+            return getattr(entry, field) if entry is not None else -1
 
-        return bisect_left(range(self.used), position, lo=self.begin, key=position_at)
+        return bisect_left(range(self.used), wanted, lo=self.begin, key=value_at)
 
 
 def _batch_entry_of(item: Placed) -> BatchEntry:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from embermq.files.paths import file_name
-from embermq.store.verify_damage import DamageKind, DamageList, Ranges
+from embermq.store.verify_damage import DamageKind, DamageList, Hidden, Ranges
 
 _MOST_MAPPED: Final = 256  # files at a time; each takes a descriptor
 _CHUNK: Final = 1 << 20
@@ -23,6 +23,9 @@ _SMALL_CHUNK: Final = 1 << 12
 _ZEROS: Final = bytes(_CHUNK)
 _NAME_SIZE: Final = 20
 _END_OF_POSITIONS: Final = 1 << 62
+
+
+HiddenIn = Callable[[int, int], list[Hidden]]  # which messages lie in a range of bytes
 
 
 class Segment(NamedTuple):
@@ -115,13 +118,30 @@ def usual_size(groups: Iterable[Sequence[Segment]]) -> int:
     return max((size for size in votes if size > 0), key=lambda size: (votes[size], size), default=0)
 
 
-def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -> Ranges:
-    """Compare files with the `size` they should have; returns the positions before the last that no file has."""
+def check_segments(
+    segments: Sequence[Segment], size: int, damage: DamageList, hidden_in: HiddenIn | None = None
+) -> Ranges:
+    """Compare files with the `size` they should have; returns the positions before the last that no file has.
+
+    `hidden_in` tells which messages are hidden with a range of bytes; without it, files are those of the log.
+    """
+
+    def add(path: Path, detail: str, begin: int, end: int) -> None:
+        if hidden_in is None:
+            damage.add(path, 0, DamageKind.FILE, detail, covers=(begin, end))
+        else:
+            damage.add(path, 0, DamageKind.FILE, detail, hides=hidden_in(begin, end))
+
     missing = Ranges()
     for segment in segments:
         if segment.size != size:
             detail = f"{segment.size} bytes found, {size} expected"
-            damage.add(segment.path, 0, DamageKind.FILE, detail)
+            add(
+                segment.path,
+                detail,
+                segment.start + segment.size,
+                max(segment.start + size, segment.start + segment.size),
+            )
         if segment.size < size:
             missing.add(segment.start + segment.size, segment.start + size)
     for earlier, later in pairwise(segments):
@@ -130,11 +150,10 @@ def check_segments(segments: Sequence[Segment], size: int, damage: DamageList) -
             count = -(-(later.start - end) // size)
             which = "it is" if count == 1 else f"it and {count - 1} files behind it are"
             path = earlier.path.with_name(file_name(end))
-            damage.add(path, 0, DamageKind.FILE, f"{which} missing, though files before and after are there")
+            add(path, f"{which} missing, though files before and after are there", end, later.start)
             missing.add(end, later.start)
         elif later.start < end:
-            detail = f"it begins before {earlier.path.name} ends, at {end}"
-            damage.add(later.path, 0, DamageKind.FILE, detail)
+            add(later.path, f"it begins before {earlier.path.name} ends, at {end}", later.start, later.start)
     return missing
 
 

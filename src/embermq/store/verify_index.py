@@ -11,6 +11,7 @@ way, for the previous entry of a slot is the last one seen:
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +23,9 @@ from embermq.format.index_entry import ENTRY, HEADER, SLOT, decode_index_header,
 from embermq.log.index_file import detect_shape
 from embermq.log.index_keys import Row, rows_of
 from embermq.log.placed import Placed
-from embermq.store.verify_damage import DamageKind, DamageList
+from embermq.store.verify_damage import MOST_HIDDEN, DamageKind, DamageList, Hidden
 from embermq.store.verify_files import Views, find_files
-from embermq.store.verify_index_file import IndexEntries, IndexFacts
+from embermq.store.verify_index_file import IndexEntries, IndexFacts, IndexOutline
 from embermq.store.verify_log import Judgement, LogWalk, RecordsToCheck
 
 if TYPE_CHECKING:
@@ -100,6 +101,20 @@ class IndexCheck:
             self._step(key_hash)
         else:
             self._check_unlike(row)
+
+    def outline(self) -> list[IndexOutline] | None:
+        """The files as a proof that all is right begins with them; None if something was found already.
+
+        To be asked before any record is looked up.
+        """
+        files = [self._file, *self._files] if self._file is not None else []
+        return None if self._damage.count else [file.outline() for file in files]
+
+    def accept(self) -> None:
+        """It was proven that every record is found by its keys, and nothing else is."""
+        for _ in self._files:  # all of them are counted
+            pass
+        self._file = None
 
     def finish(self) -> None:
         """All records were looked up: go through the entries that are left, and report keys that are missing."""
@@ -185,7 +200,9 @@ class IndexCheck:
         for first, last, _ in runs:
             which = "the record" if first == last else f"the records with keys from here to {last}"
             detail = f"{which} cannot be found by all keys"
-            self._damage.add(self._log.segment_of(first).path, first, DamageKind.UNINDEXED, detail)
+            missing = self._missing[bisect_left(self._missing, first) : bisect_right(self._missing, last)]
+            hides = [hidden for position in missing[:MOST_HIDDEN] for hidden in self._hidden_at(position)]
+            self._damage.add(self._log.segment_of(first).path, first, DamageKind.UNINDEXED, detail, hides=hides)
 
     def _find_paths(self, folder: Path) -> list[Path]:
         paths = find_files(folder, _is_index_name, self._damage)
@@ -218,6 +235,7 @@ class IndexCheck:
             is_settled=self._judgement.is_settled or path != self._paths[-1],
             until=self._judgement.until,
             store_time_at=self._store_time_at,
+            hidden_at=self._hidden_at,
         )
         return IndexEntries(facts, self._damage)
 
@@ -231,6 +249,10 @@ class IndexCheck:
             if slots > 0 and rest == 0:
                 return slots, slots * _USUAL_RATIO
         return None
+
+    def _hidden_at(self, position: int) -> list[Hidden]:
+        item = self._log.find(position)
+        return [Hidden(item.topic, item.queue, item.offset, item.offset + item.count)] if item is not None else []
 
     def _store_time_at(self, position: int) -> int | None:
         item = self._log.find(position)

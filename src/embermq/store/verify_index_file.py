@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from embermq.format.index_entry import ENTRY, FIRST_ENTRY, SLOT, decode_index_header, entry_at, slot_at
 from embermq.log.index_file import MAX_SECONDS
-from embermq.store.verify_damage import DamageKind, DamageList
+from embermq.store.verify_damage import DamageKind, DamageList, Hidden
 
 if TYPE_CHECKING:
     from embermq.kernels.found_records import FoundKeys
@@ -32,6 +32,22 @@ class IndexFacts(NamedTuple):
     is_settled: bool  # nobody writes it, and nobody was killed doing so
     until: int  # entries for records behind it may be torn, unless the file is settled
     store_time_at: Callable[[int], int | None]  # when the record at a position was stored
+    hidden_at: Callable[[int], list[Hidden]]  # the message there, if there is one
+
+
+class IndexOutline(NamedTuple):
+    """What must be known of a file to compare its entries with keys. It travels to whoever does."""
+
+    path: str
+    slots: int
+    end: int  # the number behind the last entry
+    begin: int  # position of the first entry's record
+    begin_time: int  # that seconds are counted from
+    used_slots: int  # by its header
+
+    @property
+    def entry_count(self) -> int:
+        return self.end - FIRST_ENTRY
 
 
 class IndexEntries:
@@ -52,6 +68,12 @@ class IndexEntries:
         self._begin_time = self._header.begin_time if first_time is None else first_time
         if self.count and facts.is_settled:
             self._check_header(first_time)
+
+    def outline(self) -> IndexOutline:
+        facts = self._facts
+        return IndexOutline(
+            str(facts.path), facts.slots, self._end, self.begin, self._begin_time, self._header.used_slots
+        )
 
     def check_time(self, store_time: int) -> None:
         """Compare the entry with when its record was stored."""
@@ -97,7 +119,8 @@ class IndexEntries:
     def report(self, detail: str) -> None:
         """Report the entry that is looked at."""
         at = entry_at(self._facts.slots, self._number)
-        self._damage.add(self._facts.path, at, DamageKind.INDEX, f"entry {self._number}: {detail}")
+        hides = self._facts.hidden_at(self.entry[1])
+        self._damage.add(self._facts.path, at, DamageKind.INDEX, f"entry {self._number}: {detail}", hides=hides)
 
     def check_slots(self) -> None:
         """All entries were looked at: compare the slots with what they should lead to."""

@@ -27,7 +27,7 @@ from embermq.log.recovery import Report, is_closed
 from embermq.model.delay import DEFAULT_DELAY_LEVELS
 from embermq.model.properties import PROPERTY_CRC
 from embermq.model.topic import is_directory_name
-from embermq.store.verify_damage import DamageKind, DamageList, Ranges
+from embermq.store.verify_damage import Damage, DamageKind, DamageList, Hidden, Ranges
 from embermq.store.verify_files import Segment, Views, find_nonzero, find_used, iter_bytes
 
 if TYPE_CHECKING:
@@ -56,6 +56,18 @@ class Judgement(NamedTuple):
     def is_settled(self) -> bool:
         """Whether everything must be there: the last owner closed the store."""
         return self.until == EVERYTHING
+
+
+class LogState(NamedTuple):
+    """What a walk found in a range of the log."""
+
+    first: int | None
+    after: int
+    records: int
+    end: int
+    damage: list[tuple[Damage, tuple[int, int] | None]]  # with what it covers
+    damaged: list[tuple[int, int]]
+    gaps: list[tuple[int, int, str]]  # start of the file, byte, why: at its end, and nobody knows yet what follows
 
 
 class _Gap(NamedTuple):
@@ -114,28 +126,81 @@ class LogWalk:
         self._topics: set[str] = set()  # that are known to be names
         self._gaps: list[_Gap] = []  # nobody knows yet whether records follow
         self._switch = Switch(pays_after=_KERNELS_PAY_AFTER)
+        self._found: FileRecords | None = None
+        self._found_in: Segment | None = None
+        self._passed = 0  # bytes
+        self._total = sum(segment.size for segment in segments)
+        self.first: int | None = None  # where the first record of a range begins
+        self.after = self.begin  # where the next range should begin
 
     def iter_batches(self) -> Iterator[RecordsToCheck]:
         """All records in order, whole or with a wrong checksum, some thousands at a time."""
         batch = RecordsToCheck()
-        done, total = 0, sum(segment.size for segment in self._segments)
         for segment in self._segments:
-            data, found = self._data(segment), None
+            data = self._data(segment)
             if not data:
                 self.damaged.add(segment.start, segment.start + self._file_size)  # deleted, or it cannot be read
             at: int | None = 0 if data else None
             while at is not None:
-                if found is None and self._switch.is_on(done + at):
-                    found = _find_records(data, segment.start)
-                taken = self._take_found(found, at, batch) if found is not None else 0
-                at = at + taken if taken else self._take_one(segment, data, at, batch)
+                at = self._fill(batch, segment, at, len(data))
                 if batch.count == BATCH:
-                    self._report(done + batch.last_position - segment.start, total)
+                    self._report(self._passed, self._total)
                     yield batch
                     batch = RecordsToCheck()
-            done += segment.size
         yield batch
-        self._report(total, total)
+        self._report(self._total, self._total)
+
+    def iter_range(self, begin: int, end: int, *, is_exact: bool) -> Iterator[RecordsToCheck]:
+        """The records of one file that begin in [begin, end), in batches.
+
+        Unless the range `is_exact`, or begins with the file, its first record is looked for: then what lies before that
+        belongs to the range before it. `first` and `after` tell where it began and ended.
+        """
+        segment = self.segment_of(begin)
+        data = self._data(segment)
+        at: int | None = begin - segment.start
+        if at and not is_exact:
+            at = find_record(data, segment.start, at)
+        self.after = segment.start + (len(data) if at is None else at)
+        stop = end - segment.start
+        self.first = self.after if at is not None and at < stop else None
+        while at is not None and at < stop:
+            batch = RecordsToCheck()
+            while at is not None and at < stop and batch.count < BATCH:
+                at = self._fill(batch, segment, at, stop)
+            self.after = segment.start + (len(data) if at is None else at)
+            self._report(self._passed, self._total)
+            yield batch
+
+    def _fill(self, batch: RecordsToCheck, segment: Segment, at: int, stop: int) -> int | None:
+        """Add records from byte `at` of a file on, or pass what is none; where to go on, None at the file's end."""
+        data = self._data(segment)
+        if (self._found is None or self._found_in is not segment) and self._switch.is_on(self._passed):
+            self._found, self._found_in = _find_records(data, segment.start), segment
+        found = self._found if self._found_in is segment else None
+        taken = self._take_found(found, at, stop, batch) if found is not None else 0
+        following = at + taken if taken else self._take_one(segment, data, at, batch)
+        self._passed += (len(data) if following is None else following) - at
+        return following
+
+    def state(self) -> LogState:
+        """What was found of a range, for the walk over all of them."""
+        gaps = [(gap.segment.start, gap.at, gap.reason) for gap in self._gaps]
+        damage = list(self._damage.iter_with_covers())
+        return LogState(self.first, self.after, self.records, self.end, damage, self.damaged.items(), gaps)
+
+    def absorb(self, state: LogState) -> None:
+        """Go on with what was found of the range behind those that came before."""
+        if state.records or any(damage.kind is DamageKind.RECORD for damage, _ in state.damage):
+            self._settle_gaps()
+        for damage, covers in state.damage:
+            self._damage.add_found(damage, covers)
+        for begin, end in state.damaged:
+            self.damaged.add(begin, end)
+        self.records += state.records
+        if state.end > self.end and not self._gaps:
+            self.end = state.end
+        self._gaps += [_Gap(self.segment_of(start), at, reason) for start, at, reason in state.gaps]
 
     def find(self, position: int) -> Placed | None:
         """The record that begins at `position`, unless there is none."""
@@ -145,6 +210,18 @@ class LogWalk:
         segment = self._segments[index]
         found = _scan_without_body(self._data(segment), position - segment.start, position)
         return _place(found) if found is not None else None
+
+    def find_readable(self) -> list[Segment]:
+        """The files that can be read; others are counted as damaged."""
+        for segment in self._segments:
+            if not self._data(segment):
+                self.damaged.add(segment.start, segment.start + self._file_size)
+        return [segment for segment in self._segments if self._data(segment)]
+
+    @property
+    def file_size(self) -> int:
+        """The size that files should have."""
+        return self._file_size
 
     def segment_of(self, position: int) -> Segment:
         """The file that covers `position`, which must be a record's."""
@@ -167,9 +244,9 @@ class LogWalk:
     def _data(self, segment: Segment) -> memoryview:
         return self._views.of(segment.path)[: self._file_size]
 
-    def _take_found(self, found: FileRecords, at: int, batch: RecordsToCheck) -> int:
-        """Add the records from byte `at` on that kernels find sound; returns how many bytes they have."""
-        records = found.take(at, BATCH - batch.count)
+    def _take_found(self, found: FileRecords, at: int, stop: int, batch: RecordsToCheck) -> int:
+        """Add the records in bytes [at, stop) that kernels find sound; returns how many bytes they have."""
+        records = found.take(at, stop, BATCH - batch.count)
         if records is None:
             return 0
         if self._gaps:
@@ -192,11 +269,14 @@ class LogWalk:
         if self._gaps:
             self._settle_gaps()
         self.end = position + found.size
+        item = _place(found)
         if reason:
-            self._damage.add(segment.path, position, DamageKind.RECORD, f"{found.size} bytes: {reason}")
+            hides = [Hidden(item.topic, item.queue, item.offset, item.offset + item.count)] if item else []
+            detail = f"{found.size} bytes: {reason}"
+            covers = None if item else (position, self.end)
+            self._damage.add(segment.path, position, DamageKind.RECORD, detail, hides=hides, covers=covers)
         else:
             self.records += 1
-        item = _place(found)
         if item is not None:
             batch.add(item)
         else:
@@ -240,7 +320,7 @@ class LogWalk:
         if first is None:
             return None
         begin = max(begin, first - _MAGIC_AT)
-        record = _find_record(data, segment, begin)
+        record = find_record(data, segment.start, begin)
         for magic in iter_bytes(data[:record], _BLANK_MAGIC, begin + _MAGIC_AT):
             if is_closed(data, magic - _MAGIC_AT, self._file_size):
                 return magic - _MAGIC_AT
@@ -256,7 +336,8 @@ class LogWalk:
         segment, at, reason = gap
         kind = DamageKind.HOLE if _is_unwritten(self._data(segment), at) else DamageKind.RECORD
         begin, end = segment.start + at, segment.start + end
-        self._damage.add(segment.path, begin, kind, f"{end - begin} bytes up to {end}: {reason}")
+        detail = f"{end - begin} bytes up to {end}: {reason}"
+        self._damage.add(segment.path, begin, kind, detail, covers=(begin, end))
         self.damaged.add(begin, end)
 
 
@@ -290,11 +371,12 @@ def _is_unwritten(data: memoryview, at: int) -> bool:
     return bytes(data[at : at + BLANK_SIZE]) == _UNWRITTEN
 
 
-def _find_record(data: memoryview, segment: Segment, begin: int) -> int | None:
+def find_record(data: memoryview, start: int, begin: int) -> int | None:
+    """Where the first record of a file's bytes begins, from byte `begin` on; the file begins at position `start`."""
     for magic in iter_bytes(data, _MAGIC_BEGIN, begin + _MAGIC_AT):
         at = magic - _MAGIC_AT
         try:
-            if scan_record(data, at, segment.start + at, check_body=False) is not None:
+            if scan_record(data, at, start + at, check_body=False) is not None:
                 return at
         except CorruptRecord:
             continue

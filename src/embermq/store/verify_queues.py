@@ -10,19 +10,20 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from embermq.format.checkpoint import Progress
-from embermq.format.queue_entry import QueueEntry
+from embermq.format.queue_entry import QUEUE_ENTRY_SIZE, QueueEntry
 from embermq.log.dispatching import NOT_QUEUED, light_copies
 from embermq.log.placed import Placed
 from embermq.log.queue_kind import QueueKind
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import BATCH_FOLDER, EXTENDED_FOLDER, SIMPLE_FOLDER
-from embermq.store.verify_damage import DamageKind, DamageList
-from embermq.store.verify_entries import BatchEntries, SimpleEntries
+from embermq.store.verify_damage import DamageKind, DamageList, Hidden
+from embermq.store.verify_entries import BatchEntries, EntriesState, SimpleEntries
 from embermq.store.verify_files import Segment, Views, check_segments, find_segments, usual_size
 from embermq.store.verify_log import Judgement, LogWalk, RecordsToCheck
 
@@ -39,6 +40,16 @@ _by_queue = itemgetter(0, 1)  # topic and queue of a Placed
 AnyEntries: TypeAlias = SimpleEntries | BatchEntries
 FindKind: TypeAlias = Callable[[str], QueueKind | None]  # what a topic calls for; None if it is not configured
 T = TypeVar("T")
+
+
+class QueueState(NamedTuple):
+    """What is known of a queue after some records were looked up."""
+
+    topic: str
+    queue: int
+    entries: EntriesState
+    unmatched_indexes: array[int]
+    unmatched_positions: array[int]
 
 
 class _Checked:
@@ -64,7 +75,9 @@ class QueuesCheck:
         *,
         kind_of: FindKind,
         progress: Progress | None,
+        begin: int | None = None,
     ) -> None:
+        """Only records from position `begin` on will be looked up; the log's first unless given."""
         self._log = log
         self._views = views
         self._damage = damage
@@ -72,9 +85,9 @@ class QueuesCheck:
         self._progress = progress
         self._is_rocksdb = (root / ROCKSDB_SIGN).is_file()
         self._queues: dict[tuple[str, int], _Checked] = {}
+        self._begin = log.begin if begin is None else begin
         self._open_simple(root)
         self._open_batch(root)
-        self.last_position = self._find_last_position()  # of the newest record that a queue leads to
 
     def check(self, batch: RecordsToCheck) -> None:
         """Look the records up in their queues. They come in the order of the log."""
@@ -102,6 +115,22 @@ class QueuesCheck:
             if not checked.entries.match_run(run.offset, run.entries):
                 self._match(checked, [Placed(*record) for record in records.records_of(run)])
 
+    def state(self) -> list[QueueState]:
+        """What was found so far, for another object over the same queues."""
+        return [
+            QueueState(*key, checked.entries.state(), checked.unmatched_indexes, checked.unmatched_positions)
+            for key, checked in self._queues.items()
+            if checked.entries.confirmed.items() or checked.unmatched_indexes
+        ]
+
+    def absorb(self, states: Iterable[QueueState]) -> None:
+        """Go on with what another object found, of records behind those that were looked up here."""
+        for state in states:
+            checked = self._queues.get((state.topic, state.queue)) or self._add_missing(state.topic, state.queue)
+            checked.entries.absorb(state.entries)
+            checked.unmatched_indexes.extend(state.unmatched_indexes)
+            checked.unmatched_positions.extend(state.unmatched_positions)
+
     def finish(self, judgement: Judgement) -> None:
         """All records were looked up: report what is missing, and what is too much."""
         judges_missing = not (self._is_rocksdb or judgement.in_use or self._is_as_counted())
@@ -125,13 +154,13 @@ class QueuesCheck:
     def _open_simple(self, root: Path) -> None:
         folders, size = self._find_folders(root / SIMPLE_FOLDER, QueueKind.SIMPLE)
         extended = {}
-        for topic, queue, folder in _iter_folders(root / EXTENDED_FOLDER):
+        for topic, queue, folder in iter_folders(root / EXTENDED_FOLDER):
             extended[topic, queue] = find_segments([folder], self._damage)
         extended_size = usual_size(extended.values())
         for segments in extended.values():
-            check_segments(segments, extended_size, self._damage)
+            check_segments(segments, extended_size, self._damage, lambda begin, end: [])
         for topic, queue, folder, segments in folders:
-            check_segments(segments, size, self._damage)
+            check_segments(segments, size, self._damage, partial(_hidden_in, topic, queue))
             more = extended.get((topic, queue), [])
             entries = SimpleEntries(folder, topic, queue, segments, size, self._views, extended=more)
             self._queues[topic, queue] = _Checked(entries)
@@ -139,15 +168,15 @@ class QueuesCheck:
     def _open_batch(self, root: Path) -> None:
         folders, size = self._find_folders(root / BATCH_FOLDER, QueueKind.BATCH)
         for topic, queue, folder, segments in folders:
-            check_segments(segments, size, self._damage)
+            check_segments(segments, size, self._damage, lambda begin, end: [])
             if (topic, queue) not in self._queues or self._kind_of(topic) is QueueKind.BATCH:
-                entries = BatchEntries(folder, topic, queue, segments, size, self._views, log_begin=self._log.begin)
+                entries = BatchEntries(folder, topic, queue, segments, size, self._views, log_begin=self._begin)
                 self._queues[topic, queue] = _Checked(entries)
 
     def _find_folders(self, folder: Path, kind: QueueKind) -> tuple[list[tuple[str, int, Path, list[Segment]]], int]:
         """The queues of one kind with their files, and the size these should have."""
         found = []
-        for topic, queue, path in _iter_folders(folder):
+        for topic, queue, path in iter_folders(folder):
             called_for = self._kind_of(topic)
             if called_for is not None and called_for is not kind:
                 detail = f"the queue is {kind}, its topic calls for {called_for}"
@@ -155,8 +184,11 @@ class QueuesCheck:
             found.append((topic, queue, path, find_segments([path], self._damage)))
         return found, usual_size(segments for *_, segments in found)
 
-    def _find_last_position(self) -> int:
-        """Records are dispatched in their order, so every one before this position is in its queue."""
+    @cached_property
+    def last_position(self) -> int:
+        """Where the newest record begins that a queue leads to; -1 if there is none.
+
+        Records are dispatched in their order, so every one before this position is in its queue."""
         lasts = [checked.entries.read(checked.entries.used - 1) for checked in self._queues.values()]
         for entry in sorted((last for last in lasts if last is not None), key=lambda last: -last.position):
             record = self._log.find(entry.position)
@@ -210,7 +242,8 @@ class QueuesCheck:
                 yield item  # another record has its place
             elif difference is not None:
                 path, at = entries.place_of(index)
-                self._damage.add(path, at, DamageKind.QUEUE, f"{entries.name_of(index)} {difference}")
+                detail = f"{entries.name_of(index)} {difference}"
+                self._damage.add(path, at, DamageKind.QUEUE, detail, hides=[_hidden(item, item)])
                 entries.confirmed.add(index, index + 1)
             elif not 0 <= index < used:
                 yield item
@@ -220,28 +253,38 @@ class QueuesCheck:
             path = self._log.segment_of(first.position).path
             which = f"offset {first.offset}" if first is last else f"offsets {first.offset} to {last.offset}"
             detail = f"{entries.topic}/{entries.queue} has no entry for {which}"
-            self._damage.add(path, first.position, DamageKind.ORPHAN, detail)
+            self._damage.add(path, first.position, DamageKind.ORPHAN, detail, hides=[_hidden(first, last)])
 
     def _report_unconfirmed(self, entries: AnyEntries, judgement: Judgement) -> None:
-        """Report entries that no record claimed."""
+        """Report entries that no record claimed, and what damage of the log hides of the queue."""
         found = ((index, self._find_fault(entries, index, judgement)) for index in entries.iter_unconfirmed())
         for (first, fault), (last, _) in _iter_runs(found, lambda before, item: item == (before[0] + 1, before[1])):
+            if isinstance(fault, int):
+                self._damage.hide(fault, entries.hidden(first, last))
+                continue
             if not fault or (fault == _MISSING and not self._is_judged(entries, last + 1, judgement)):
                 continue
             path, at = entries.place_of(first)
             name = entries.name_of(first) if first == last else f"{entries.name_of(first)} to {last}"
-            self._damage.add(path, at, DamageKind.QUEUE, f"{name} {fault}")
+            hides = entries.hidden(first, last)
+            self._damage.add(path, at, DamageKind.QUEUE, f"{name} {fault}", hides=hides)
 
-    def _find_fault(self, entries: AnyEntries, index: int, judgement: Judgement) -> str:
-        """What is wrong with an entry that no record claimed; nothing if it is as it may be."""
+    def _find_fault(self, entries: AnyEntries, index: int, judgement: Judgement) -> str | int:
+        """What is wrong with an entry that no record claimed; nothing if it is as it may be.
+
+        A position if the entry leads into damage of the log that begins there.
+        """
         entry = entries.read(index)
         if entry is None:
             return ""  # the file is missing or too short, and reported
         if not entry.is_valid or (isinstance(entry, QueueEntry) and entry.is_blank):
             return _MISSING
         log, position = self._log, entry.position
-        if position < log.begin or position >= judgement.until or log.damaged.holds(position):
+        if position < log.begin or position >= judgement.until:
             return ""
+        if log.damaged.holds(position):
+            cover = self._damage.find_cover(position)
+            return cover if cover is not None else ""
         if position < log.end:
             return "leads to where no such record begins"
         return "" if judgement.in_use else f"leads behind the log's end at {log.end}"
@@ -252,7 +295,18 @@ class QueuesCheck:
         return following is None or not following.is_valid or following.position < judgement.until
 
 
-def _iter_folders(folder: Path) -> Iterator[tuple[str, int, Path]]:
+def _hidden_in(topic: str, queue: int, begin: int, end: int) -> list[Hidden]:
+    """The messages whose entries are in these bytes of a simple queue."""
+    first, last = begin // QUEUE_ENTRY_SIZE, -(-end // QUEUE_ENTRY_SIZE)
+    return [Hidden(topic, queue, first, last)] if first < last else []
+
+
+def _hidden(first: Placed, last: Placed) -> Hidden:
+    """The messages of two records and all between."""
+    return Hidden(first.topic, first.queue, first.offset, last.offset + last.count)
+
+
+def iter_folders(folder: Path) -> Iterator[tuple[str, int, Path]]:
     """Topic, number and directory of every queue."""
     for topic in _list_folders(folder):
         for queue in _list_folders(topic):

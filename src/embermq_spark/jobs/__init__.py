@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from embermq_spark.jobs.archive import archive, history, replay
+from embermq_spark.jobs.rebuild import rebuild
+from embermq_spark.jobs.verify import verify
 
-__all__ = ["archive", "history", "replay"]
+__all__ = ["archive", "history", "rebuild", "replay", "verify"]

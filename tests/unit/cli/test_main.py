@@ -93,7 +93,7 @@ def test_wrong_usage_is_2_and_says_what_is_right(arguments: list[str], capsys: p
 
 
 VERBS = [
-    *(f"store {verb}" for verb in ("info", "dump", "verify")),
+    *(f"store {verb}" for verb in ("info", "dump", "verify", "rebuild", "compare")),
     *(f"topic {verb}" for verb in ("list", "show", "create", "update", "delete")),
     *(f"group {verb}" for verb in ("list", "show", "create", "delete", "reset")),
     *("bench send", "bench consume"),

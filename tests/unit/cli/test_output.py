@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from embermq.cli.output import (
-    ProgressLine,
     count_of,
     format_time,
     may_colour,
@@ -78,22 +77,6 @@ def test_a_verdict_is_plain_where_nobody_wants_colour(monkeypatch: pytest.Monkey
     print_verdict("sound", is_good=True)
     assert terminal.getvalue() == "sound\n"
     assert not may_colour(io.StringIO())
-
-
-def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = open_terminal(monkeypatch)
-    progress = ProgressLine("verify")
-    progress(50, 200)
-    progress(51, 200)  # too soon to be worth a line
-    progress.end()
-    assert terminal.getvalue() == "\rverify  25 % of 200 bytes\r\x1b[K"
-
-
-def test_progress_is_shown_nowhere_else(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = ProgressLine("verify")
-    progress(50, 200)
-    progress.end()
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from embermq import Message
 from embermq.cli.main import main
+from embermq.format.record import decode_record
 from tests.builders import SMALL_SIZES, a_store, some_messages
 
 LOG_FILE = SMALL_SIZES["log_file_size"]
@@ -109,6 +110,13 @@ def test_verify_of_a_sound_store_says_so_in_json(stopped: Path, capsys: pytest.C
     assert facts == {"sound": True, "records": 401, "bytes": facts["bytes"], "damage": []}
 
 
+def hidden_at(path: Path, position: int) -> list[str]:
+    """How the table names the message of the record at `position`."""
+    data = memoryview((path / "commitlog" / f"{position // LOG_FILE * LOG_FILE:020d}").read_bytes())
+    record = decode_record(data[position % LOG_FILE :], position, check_body=False)
+    return [f"{record.topic}/{record.queue}", str(record.offset)]
+
+
 def test_verify_of_a_damaged_store_is_1_with_a_line_for_each_damage(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,10 +124,11 @@ def test_verify_of_a_damaged_store_is_1_with_a_line_for_each_damage(
     damage_record(stopped, LOG_FILE)
     assert main(["store", "verify", str(stopped)]) == 1
     printed = capsys.readouterr()
-    *damages, last = printed.out.splitlines()
-    assert [line.split()[:2] for line in damages] == [
-        ["record", f"commitlog/{0:020d}:0"],
-        ["record", f"commitlog/{LOG_FILE:020d}:{LOG_FILE}"],
+    heads, *damages, last = printed.out.splitlines()
+    assert heads.split() == ["file", "position", "kind", "hides", "detail"]
+    assert [line.split()[:5] for line in damages] == [
+        [f"commitlog/{0:020d}", "0", "record", "orders/0", "0"],
+        [f"commitlog/{LOG_FILE:020d}", str(LOG_FILE), "record", *hidden_at(stopped, LOG_FILE)],
     ]
     assert last.startswith("damaged: 2 damages in 399 records, ")
     assert printed.err == ""
@@ -131,7 +140,8 @@ def test_verify_of_a_damaged_store_lists_it_in_json(stopped: Path, capsys: pytes
     facts = printed_json(capsys)[-1]
     (damage,) = facts["damage"]
     assert not facts["sound"]
-    assert set(damage) == {"file", "position", "kind", "detail"}
+    assert set(damage) == {"file", "position", "kind", "detail", "hides"}
+    assert len(damage["hides"]) == 1 and set(damage["hides"][0]) == {"topic", "queue", "begin", "end"}
     assert (damage["file"], damage["position"], damage["kind"]) == (f"commitlog/{LOG_FILE:020d}", LOG_FILE, "record")
 
 
@@ -142,7 +152,7 @@ def test_verify_says_that_opening_may_help_after_a_crash(stopped: Path, capsys: 
     assert "opening it repairs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["info", "dump", "verify"])
+@pytest.mark.parametrize("verb", ["info", "dump", "verify", "rebuild"])
 def test_a_directory_without_a_store_is_3(tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", verb, str(tmp_path / "none")]) == 3
     printed = capsys.readouterr()

@@ -43,7 +43,9 @@ def some_rows(random: Random) -> list[Row]:
 def facts(view: bytes, random: Random) -> IndexFacts:
     is_settled = random.random() < 0.5
     until = random.choice((2**63, random.randrange(2**40)))
-    return IndexFacts(Path("index"), memoryview(view), SLOTS, ENTRIES, is_settled, until, lambda position: None)
+    return IndexFacts(
+        Path("index"), memoryview(view), SLOTS, ENTRIES, is_settled, until, lambda position: None, lambda position: []
+    )
 
 
 def pass_plainly(entries: IndexEntries, rows: list[Row], damage: DamageList) -> int:

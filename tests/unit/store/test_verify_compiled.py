@@ -56,8 +56,8 @@ def test_what_is_sound_is_found_by_kernels(stopped: Path, monkeypatch: pytest.Mo
     taken: list[int] = []
     make = found_records.FileRecords.take
 
-    def take(self: found_records.FileRecords, at: int, most: int) -> found_records.FoundRecords | None:
-        records = make(self, at, most)
+    def take(self: found_records.FileRecords, at: int, stop: int, most: int) -> found_records.FoundRecords | None:
+        records = make(self, at, stop, most)
         taken.append(0 if records is None else len(records))
         return records
 
