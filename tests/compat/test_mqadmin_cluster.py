@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import selectors
 import subprocess
+import time
 from pathlib import Path
+
+import pytest
 
 from tests.compat.client_tool import texts
 from tests.compat.live_group import LiveGroup, rows
@@ -114,3 +118,46 @@ def test_export_metrics(live: LiveGroup, tmp_path: Path) -> None:
     assert set(report) == {"runtimeEnv", "runtimeQuota", "runtimeVersion"}
     assert report["runtimeQuota"]["topicSize"] >= 1
     assert "totalTps" in found["totalData"]
+
+
+def test_cluster_send_times(scene: Scene, java_classes: str) -> None:
+    """clusterRT goes on for ever: what it prints first is looked at."""
+    command = ["clusterRT", "-n", scene.namesrv, "-c", scene.cluster_name, "-a", "5", "-s", "16", "-i", "1"]
+    before = sum(each["maxOffset"] for each in scene.topic_stats(scene.broker_name).values())
+    with subprocess.Popen(
+        [*ALONE, f"-Duser.home={scene.tool.home}", "-cp", java_classes, MAIN, *command], stdout=subprocess.PIPE
+    ) as process:
+        try:
+            row = first_line(process, scene.cluster_name).split()
+        finally:
+            process.kill()
+    assert row[:2] == [scene.cluster_name, scene.broker_name]
+    assert row[3:5] == ["5", "0"]  # sent, and failed
+    after = sum(each["maxOffset"] for each in scene.topic_stats(scene.broker_name).values())
+    assert after >= before + 5
+
+
+def first_line(process: subprocess.Popen[bytes], word: str, *, seconds: float = 60.0) -> str:
+    """The first line with a word in it."""
+    assert process.stdout is not None
+    deadline, said = time.monotonic() + seconds, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(deadline - time.monotonic()):
+            said += process.stdout.read1()
+            for line in said.decode().splitlines(keepends=True):
+                if word in line and line.endswith("\n"):
+                    return line
+    raise AssertionError(f"no {word!r} in {said!r}")
+
+
+@pytest.mark.parametrize(
+    "command", [["haStatus"], ["getColdDataFlowCtrInfo"], ["setCommitLogReadAheadMode", "-m", "0"]]
+)
+def test_what_there_is_not_is_said(scene: Scene, command: list[str]) -> None:
+    """Replication, and limits for reading old messages."""
+    if not scene.cluster.is_ember:
+        pytest.skip("RocketMQ has it")
+    printed = scene.run_mqadmin(command[0], "-b", scene.broker, *command[1:])
+    said = printed["out"] + printed["err"]
+    assert "CODE: 3 " in said and "not supported" in said, said

@@ -10,7 +10,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
 from embermq.broker.counting import Counter as Counted
@@ -24,7 +23,9 @@ from embermq.clock import Clock
 from embermq.format.stats_body import StatsKind
 from embermq.log.sync_times import BOUNDS_S
 from embermq.model.codes import RequestCode, ResponseCode
+from embermq.model.group import SYSTEM_GROUP_PREFIX
 from embermq.model.topic import RETRY_PREFIX, is_system_topic
+from embermq.server.code_names import answer_name, request_name
 from embermq.server.exposition import Family, Row
 from embermq.server.lags import Lag, iter_lags
 from embermq.server.meters import Histogram, LoopLag, MessageSizes, RpcTimes, sum_histograms
@@ -35,6 +36,18 @@ from embermq.store.store import Store
 
 _REFUSALS: Final = ("DiskFull", "DiskFailed", "SyncFailed", "StoreBusy", "FlushTimeout")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_REMOTING: Final = "remoting"
+_MODES: Final = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
+# RocketMQ documents these names without their unit, and 5.3 tells them with it: both are told here.
+_UNITS: Final = {
+    "rocketmq_consumer_group_create_execution_time": "milliseconds",
+    "rocketmq_consumer_lag_latency": "milliseconds",
+    "rocketmq_consumer_queueing_latency": "milliseconds",
+    "rocketmq_rpc_latency": "milliseconds",
+    "rocketmq_storage_message_reserve_time": "milliseconds",
+    "rocketmq_storage_size": "bytes",
+    "rocketmq_topic_create_execution_time": "milliseconds",
+}
 
 
 class Parts(Protocol):
@@ -92,7 +105,9 @@ class BrokerMetrics:
         """All figures of this moment."""
         settings = self._parts.settings
         common = {"cluster": settings.cluster, "node_type": "broker", "node_id": settings.name}
-        return [_with_labels(family, common) for family in self._iter()]
+        found = [_with_labels(family, common) for family in self._iter()]
+        units = [(family, _UNITS.get(family.name)) for family in found]
+        return found + [family._replace(name=f"{family.name}_{unit}") for family, unit in units if unit]
 
     def _iter(self) -> Iterator[Family]:
         yield from self._broker()
@@ -135,27 +150,30 @@ class BrokerMetrics:
         for key, each in _items(statistics, StatsKind.DEAD_LETTER):
             _, topic, group, _ = key.split("@", 3)
             dead[topic, group] += each.messages
-        rows = [Row(key, count) for key, count in dead.items()]
-        yield _counter("rocketmq_send_to_dlq_messages", "given up", ("topic", "consumer_group"), rows)
+        rows = [Row((*key, _system(*key)), count) for key, count in dead.items()]
+        yield _counter("rocketmq_send_to_dlq_messages", "given up", ("topic", "consumer_group", "is_system"), rows)
         sizes = [Row((), self._meters.sizes.histogram())]
         yield Family("rocketmq_message_size", "histogram", "bytes of a record", (), sizes)
 
     def _connected(self) -> Iterator[Family]:
         membership = self._parts.membership
         producers: Counter[tuple[str, ...]] = Counter(
-            (client.language.lower(), str(client.version))
+            (client.language.lower(), version_name(client.version), _REMOTING)
             for group in membership.producer_groups()
             for client in membership.producers(group)
         )
         consumers: Counter[tuple[str, ...]] = Counter(
-            (member.language.lower(), str(member.version), group.consume_type.lower(), group.name)
+            (
+                *(member.language.lower(), version_name(member.version), _REMOTING),
+                *(_MODES.get(group.consume_type, group.consume_type.lower()), group.name, _system("", group.name)),
+            )
             for group in membership.consumers()
             for member in group.members.values()
         )
         conflicts = [Row((group.name,), len(group.conflicts())) for group in membership.consumers()]
-        labels: tuple[str, ...] = ("language", "version")
+        labels: tuple[str, ...] = ("language", "version", "protocol_type")
         yield _gauge("rocketmq_producer_connections", "producers", labels, _rows(producers))
-        labels = ("language", "version", "consume_mode", "consumer_group")
+        labels = (*labels, "consume_mode", "consumer_group", "is_system")
         yield _gauge("rocketmq_consumer_connections", "consumers", labels, _rows(consumers))
         text = "topics that the members of a group want different messages of"
         yield _gauge("embermq_subscription_conflicts", text, ("consumer_group",), conflicts)
@@ -187,7 +205,7 @@ class BrokerMetrics:
     def _rpc(self) -> Family:
         rows = [
             Row(
-                ("remoting", _name(RequestCode, request), _name(ResponseCode, response), "false", _result(response)),
+                (_REMOTING, request_name(request), answer_name(response), "false", _result(response)),
                 each,
             )
             for (request, response), each in self._meters.rpc.histograms().items()
@@ -233,8 +251,10 @@ def _stage_families(kind: str, paths: Mapping[str, Stages]) -> Iterator[Family]:
 
 
 def _lag_families(lags: list[Lag]) -> Iterator[Family]:
-    labels = ("consumer_group", "topic", "is_retry")
-    keys = [(lag.group, lag.topic, _flag(lag.topic.startswith(RETRY_PREFIX))) for lag in lags]
+    labels = ("consumer_group", "topic", "is_retry", "is_system")
+    keys = [
+        (lag.group, lag.topic, _flag(lag.topic.startswith(RETRY_PREFIX)), _system(lag.topic, lag.group)) for lag in lags
+    ]
     for name, text, values in (
         ("rocketmq_consumer_lag_messages", "not consumed yet", [lag.messages for lag in lags]),
         ("rocketmq_consumer_lag_latency", "age of the oldest of them in ms", [lag.latency_ms for lag in lags]),
@@ -282,12 +302,21 @@ def _items(statistics: BrokerStatistics, kind: StatsKind) -> list[tuple[str, Cou
     return list(statistics.counters(kind).items())
 
 
+def version_name(version: int) -> str:
+    """A client's version as RocketMQ writes it, such as v5_3_3; of very old ones, the number."""
+    for major, first in ((5, 413), (4, 213)):
+        if version >= first - 1:
+            minor, twice = divmod(version - first + 1, 20)  # a snapshot is one below its version
+            return f"v{major}_{minor}_{twice // 2}{'' if twice % 2 else '_snapshot'}"
+    return str(version)
+
+
+def _system(topic: str, group: str) -> str:
+    return _flag(is_system_topic(topic) or group.startswith(SYSTEM_GROUP_PREFIX))
+
+
 def _flag(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _name(codes: type[IntEnum], code: int) -> str:
-    return codes(code).name.lower() if code in codes.__members__.values() else str(code)
 
 
 def _result(response_code: int) -> str:

@@ -26,7 +26,7 @@ from embermq.model.group import PREDEFINED_GROUPS
 from embermq.model.subscription import Subscribed
 from embermq.server.exposition import render
 from embermq.server.meters import LoopLag, MessageSizes, RpcTimes
-from embermq.server.metrics import BrokerMetrics, Meters
+from embermq.server.metrics import BrokerMetrics, Meters, version_name
 from embermq.store.groups import Groups
 from embermq.store.offsets import ConsumerOffsets
 from tests.builders import ManualClock, a_message, a_store
@@ -107,6 +107,13 @@ def test_an_empty_broker_has_figures_too(parts: Parts) -> None:
     assert value(series, "rocketmq_storage_message_reserve_time", storage_type="local", storage_medium="disk") == 0
 
 
+@pytest.mark.parametrize(
+    ("version", "name"), [(479, "v5_3_3"), (478, "v5_3_3_snapshot"), (413, "v5_0_0"), (317, "v4_5_2"), (62, "62")]
+)
+def test_versions_are_named_as_rocketmq_names_them(version: int, name: str) -> None:
+    assert version_name(version) == name
+
+
 def test_names_are_those_of_rocketmq_or_ours(parts: Parts) -> None:
     assert all(re.fullmatch(r"(rocketmq|embermq)_[a-z_]+", name) for name, _ in parts.scrape())
 
@@ -120,7 +127,7 @@ def test_lag_in_messages_and_in_time(parts: Parts) -> None:
     parts.offsets.commit("orders", "done", 0, 10)
     parts.offsets.commit("gone", "billing", 0, 1)
     series = parts.scrape()
-    labels = {"consumer_group": "billing", "topic": "orders", "is_retry": "false"}
+    labels = {"consumer_group": "billing", "topic": "orders", "is_retry": "false", "is_system": "false"}
     assert value(series, "rocketmq_consumer_lag_messages", **labels) == 6
     assert value(series, "rocketmq_consumer_inflight_messages", **labels) == 3
     assert value(series, "rocketmq_consumer_ready_messages", **labels) == 3
@@ -145,7 +152,7 @@ def test_what_went_in_and_out(parts: Parts) -> None:
     read = {**topic, "consumer_group": "billing", "is_retry": "false"}
     assert value(series, "rocketmq_messages_out_total", **read) == 7
     assert value(series, "rocketmq_throughput_out_total", **read) == 700
-    assert value(series, "rocketmq_send_to_dlq_messages_total", topic="orders", consumer_group="billing") == 2
+    assert value(series, "rocketmq_send_to_dlq_messages_total", consumer_group="billing", **topic) == 2
 
 
 def test_who_is_connected_and_who_disagrees(parts: Parts) -> None:
@@ -154,9 +161,13 @@ def test_who_is_connected_and_who_disagrees(parts: Parts) -> None:
         consumes = Consumes("billing", (Subscribed("orders", expression=expression, tags=(expression,)),))
         parts.membership.heartbeat(Caller(), request, Heartbeat(client, ("pg",), (consumes,)))
     series = parts.scrape()
-    client = {"language": request.language.lower(), "version": str(request.version)}
+    client = {
+        "language": request.language.lower(),
+        "version": version_name(request.version),
+        "protocol_type": "remoting",
+    }
     assert value(series, "rocketmq_producer_connections", **client) == 2
-    mode = {"consume_mode": "consume_passively", "consumer_group": "billing"}
+    mode = {"consume_mode": "push", "consumer_group": "billing", "is_system": "false"}
     assert value(series, "rocketmq_consumer_connections", **client, **mode) == 2
     assert value(series, "embermq_subscription_conflicts", consumer_group="billing") == 1
 
@@ -171,6 +182,7 @@ def test_the_store(parts: Parts) -> None:
     assert value(series, "rocketmq_storage_size", **place) == state.log_written > 7000
     assert value(series, "rocketmq_storage_dispatch_behind_bytes", **place) == 0
     assert value(series, "rocketmq_storage_message_reserve_time", **place) == 3_600_000
+    assert value(series, "rocketmq_storage_message_reserve_time_milliseconds", **place) == 3_600_000
     assert value(series, "rocketmq_topic_number") == 1
     assert value(series, "rocketmq_message_size_bucket", le="1024.0") == 1
     assert value(series, "rocketmq_message_size_bucket", le="4096.0") == 2
