@@ -78,7 +78,7 @@ class TimedMessages:
         properties = record.properties
         topic, queue = find_property(properties, _TOPIC), find_property(properties, _QUEUE)
         if record.topic != TIMER_TOPIC or topic is None or queue is None or not queue.isdigit() or topic == _HALF:
-            log.error("timer message dropped position=%d reason=it names no topic", position)
+            log.error("timer message dropped, it names no topic position=%d", position)
             return None
         times = b"TIMER_ENQUEUE_MS\x01%d\x02TIMER_DEQUEUE_MS\x01%b\x02" % (write_time, now)
         if flags & ROLL:
@@ -88,7 +88,7 @@ class TimedMessages:
             return None
         name = topic.decode()
         if self._topics.find(name) is None:
-            log.warning("timer message dropped topic=%s reason=the topic was deleted", name)
+            log.warning("timer message dropped, its topic was deleted topic=%s", name)
             return None
         return Redelivery(name, _draft(record, topic, int(queue), _with_times(properties, times)))
 

@@ -46,6 +46,7 @@ _UNITS: Final = {
     "rocketmq_rpc_latency": "milliseconds",
     "rocketmq_storage_message_reserve_time": "milliseconds",
     "rocketmq_storage_size": "bytes",
+    "rocketmq_timer_dequeue_latency": "milliseconds",
     "rocketmq_topic_create_execution_time": "milliseconds",
 }
 

@@ -84,7 +84,7 @@ def _link_new(
     end, linked = units.begin, 0
     for place, unit in units.iter_from(max(check.log_place - units.file_size, units.begin)):
         if unit.position + unit.size > log_end:
-            log.warning("timer units cut place=%d reason=the log ends at %d", place, log_end)
+            log.warning("timer units behind the log cut place=%d log_end=%d", place, log_end)
             break
         end, last = place + TIMER_UNIT_SIZE, unit
         slot = wheel.find(unit.slot_time)

@@ -295,7 +295,7 @@ class Timers:
         """The slot of a message, its flags and its topic's hash; None if there is nothing to wait for."""
         out, topic = find_property(record.properties, _OUT), find_property(record.properties, _TOPIC)
         if out is None or not out.isdigit() or topic is None:
-            log.error("timer message dropped position=%d reason=it tells no time or no topic", record.position)
+            log.error("timer message dropped, it tells no time or no topic position=%d", record.position)
             return None
         precision, window = self.form.precision, self.form.window
         slot_ms = floor_time(min(int(out), _END_OF_TIME), precision)
