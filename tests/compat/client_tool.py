@@ -148,6 +148,22 @@ class Producer(Client):
         return error
 
 
+class TransactionProducer(Producer):
+    """Ends transactions as the property `fate` of their messages says, see java/…/Deciding.java."""
+
+    def transact(self, *messages: Facts) -> list[Facts]:
+        """Send each in a transaction of its own; what came of them."""
+        results: list[Facts] = self.tool.ask("transact", target=self.name, messages=list(messages))
+        return results
+
+    def questions(self, count: int = 0, *, seconds: float = 60.0) -> list[Facts]:
+        """All that the broker asked so far, as soon as there are `count`; fewer when that does not happen in time."""
+        facts: list[Facts] = self.tool.ask(
+            "questions", target=self.name, count=count, timeoutMs=int(seconds * 1000), wait_s=seconds
+        )
+        return facts
+
+
 class PushConsumer(Client):
     def deliveries(self, count: int = 0, *, seconds: float = 20.0) -> list[Facts]:
         """All so far, as soon as there are `count`; fewer when that does not happen in time."""
@@ -193,25 +209,30 @@ class Clients:
     def producer(self, group: str = "producers", **settings: Any) -> Producer:
         return self._make(Producer, "producer", group, settings)
 
+    def transaction_producer(self, group: str, **settings: Any) -> TransactionProducer:
+        return self._make(TransactionProducer, "transaction", group, settings)
+
     def push(
         self,
         group: str,
-        subscribe: Mapping[str, str],
+        subscribe: Mapping[str, str | tuple[str, str]],
         *,
         listener: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> PushConsumer:
-        """A push consumer of the topics in `subscribe`, with the tags that it wants of each."""
+        """A push consumer of the topics in `subscribe`, with the tags that it wants of each, or (text, "SQL92")."""
         settings = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "pollNameServerInterval": 1_000} | settings
-        more = {"subscribe": [[topic, tags] for topic, tags in subscribe.items()], "listener": dict(listener or {})}
+        more = {"subscribe": _wanted(subscribe), "listener": dict(listener or {})}
         return self._make(PushConsumer, "push", group, settings, **more)
 
     def pull(self, group: str, **settings: Any) -> Client:
         return self._make(Client, "pull", group, settings)
 
-    def lite(self, group: str, subscribe: Mapping[str, str] | None = None, **settings: Any) -> LitePullConsumer:
+    def lite(
+        self, group: str, subscribe: Mapping[str, str | tuple[str, str]] | None = None, **settings: Any
+    ) -> LitePullConsumer:
         settings = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"} | settings
-        more = {"subscribe": [[topic, tags] for topic, tags in (subscribe or {}).items()]}
+        more = {"subscribe": _wanted(subscribe or {})}
         return self._make(LitePullConsumer, "lite", group, settings, **more)
 
     def admin(self, **settings: Any) -> Client:
@@ -225,6 +246,11 @@ class Clients:
         assert isinstance(client, Client)
         self._made.append(client)
         return client
+
+
+def _wanted(subscribe: Mapping[str, str | tuple[str, str]]) -> list[list[str]]:
+    """Topics with what is wanted of them, as java/…/Clients.java reads it."""
+    return [[topic, *([wanted] if isinstance(wanted, str) else wanted)] for topic, wanted in subscribe.items()]
 
 
 def text(message: Mapping[str, Any]) -> str:

@@ -128,6 +128,10 @@ class GoTool:
         self.ask("push", name=name, group=group, topic=topic, **how, **again)
         return GoConsumer(self, name)
 
+    def transaction_producer(self, name: str) -> GoTransactions:
+        self.ask("transaction", name=name, group=name)
+        return GoTransactions(self, name)
+
     def pull_consumer(self, name: str, topic: str, *, group: str) -> GoConsumer:
         self.ask("pull", name=name, group=group, topic=topic)
         return GoConsumer(self, name)
@@ -183,6 +187,26 @@ class GoProducer:
         """Send a message that asks for a reply; the reply."""
         reply: Delivery = self._tool.ask("request", name=self.name, message=message, timeoutMs=timeout_ms)
         return reply
+
+    def stop(self) -> None:
+        self._tool.ask("stop", name=self.name)
+
+
+class GoTransactions:
+    """A transaction producer that runs in the Go process; messages say in their property `fate` how they end."""
+
+    def __init__(self, tool: GoTool, name: str) -> None:
+        self._tool = tool
+        self.name = name
+
+    def transact(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        results: list[dict[str, Any]] = self._tool.ask("transact", name=self.name, messages=list(messages))
+        return results
+
+    def questions(self, count: int = 0, *, wait_ms: int = WAIT_MS) -> list[Delivery]:
+        """What the broker asked until now; waits until it has asked `count` times, but not longer than `wait_ms`."""
+        asked: list[Delivery] = self._tool.ask("questions", name=self.name, count=count, timeoutMs=wait_ms)
+        return asked
 
     def stop(self) -> None:
         self._tool.ask("stop", name=self.name)

@@ -35,7 +35,7 @@ class Scene(Clients):
     def __enter__(self) -> Scene:
         return self
 
-    def push(self, group: str, subscribe: Mapping[str, str], **settings: Any) -> PushConsumer:
+    def push(self, group: str, subscribe: Mapping[str, str | tuple[str, str]], **settings: Any) -> PushConsumer:
         if not self.cluster.is_ember:
             # RocketMQ's broker refuses pulls (25) until a second heartbeat, which its client may leave out for 30 s.
             settings = {"heartbeatBrokerInterval": 1_000} | settings

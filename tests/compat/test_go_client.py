@@ -397,6 +397,24 @@ def test_a_request_gets_the_reply_of_the_java_consumer(
     assert bytes.fromhex(reply["bodyHex"]).decode() == "re: how are you?"
 
 
+def test_transactions_end_as_the_producer_says_also_when_it_is_asked(
+    go: GoTool, topic: str, fresh: Callable[[str], str]
+) -> None:
+    """go.transaction-check"""
+    producer, fates = go.transaction_producer(fresh("transactions")), {"now": "c", "never": "r", "asked": "uc"}
+    consumer = go.push_consumer(fresh("reader"), topic, group=fresh("group"))
+    results = producer.transact(
+        [{"topic": topic, "body": body, "properties": {"fate": fate}} for body, fate in fates.items()]
+    )
+    assert all(result["ok"] for result in results), results
+    # RocketMQ's broker looks every 30 s, and knows the producer from its heartbeat, which comes as often.
+    wait_until(lambda: producer.questions(1, wait_ms=5_000), seconds=100)
+    (question,) = producer.questions()
+    assert (question["topic"], bodies([question])) == (topic, ["asked"])
+    assert sorted(bodies(consumer.received(2))) == ["asked", "now"]
+    producer.stop()
+
+
 def is_known(scene: Scene, producer: GoProducer, topic: str) -> bool:
     """Whether the broker can reach the producer, as it must to bring a reply."""
     try:

@@ -430,6 +430,11 @@ class Intake:
             self.known[topic.name] = (topic.name.encode(), max(topic.write_queues, topic.read_queues))
 
 
+def is_half(request: Command) -> bool:
+    """Whether a SEND begins a transaction, as far as that can be told at once."""
+    return type(request) is SendCommand and _PREPARED in request.sent.i
+
+
 def short_fields(request: Command) -> Mapping[str, str]:
     """The fields of a SEND or a reply by their short names."""
     if request.code not in _LONG_FORM:

@@ -17,6 +17,9 @@ type Clients struct {
 	producers map[string]rocketmq.Producer
 	inboxes   map[string]*Inbox
 	stops     map[string]func() error
+
+	transactions map[string]rocketmq.TransactionProducer
+	deciders     map[string]*Decider
 }
 
 func newClients() *Clients {
@@ -24,6 +27,9 @@ func newClients() *Clients {
 		producers: map[string]rocketmq.Producer{},
 		inboxes:   map[string]*Inbox{},
 		stops:     map[string]func() error{},
+
+		transactions: map[string]rocketmq.TransactionProducer{},
+		deciders:     map[string]*Decider{},
 	}
 }
 

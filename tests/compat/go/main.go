@@ -6,6 +6,9 @@
 //	topic      {"broker", "topic", "queues"}                      makes a topic, and waits until it has a route
 //	producer   {"name", "group", "select": "round", "hash" or "manual"}
 //	send       {"name", "how": "sync", "async", "oneway" or "batch", "messages": [message]}
+//	transaction {"name", "group"}                                  a producer that ends transactions as messages say
+//	transact   {"name", "messages": [message]}                     each in a transaction, with a property "fate"
+//	questions  {"name", "count", "timeoutMs"}                      all that the broker asked, at the latest when count did
 //	request    {"name", "message": message, "timeoutMs"}           waits for the reply
 //	push       {"name", "group", "topic", "expression", "model": "clustering" or "broadcasting",
 //	            "orderly", "retries", "retryLevel"}                 the first `retries` deliveries ask for another
@@ -103,6 +106,12 @@ func answer(clients *Clients, line []byte) (interface{}, error) {
 		return nil, clients.startProducer(request)
 	case "send":
 		return clients.send(request)
+	case "transaction":
+		return nil, clients.startTransactions(request)
+	case "transact":
+		return clients.transact(request)
+	case "questions":
+		return clients.questions(request)
 	case "request":
 		return clients.request(request)
 	case "push":

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from embermq.broker.intake import Intake, Sent, born_of
+from embermq.broker.intake import Intake, Sent, born_of, is_half
 from embermq.broker.membership import Membership
 from embermq.broker.puts import Puts
 from embermq.broker.send_answers import NO_FIELDS, Answerable, SendAnswers, Wanted, wanted_of
@@ -85,7 +85,7 @@ class SendHandlers:
         self._intake.refresh()
         plain, half = self._intake.plain, self._intake.half
         for request in requests:
-            found = plain(request, born)
+            found = None if is_half(request) else plain(request, born)
             if found is not None:
                 draft, queue, unique_id = found
                 wanted.append((request, len(drafts), 1, queue, unique_id, NO_FIELDS))

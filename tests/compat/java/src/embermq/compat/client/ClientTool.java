@@ -20,12 +20,14 @@ import java.util.concurrent.Executors;
  *
  * Every request runs in a thread of its own, so several may wait at the same time.
  *
- *   make      name, kind (producer, push, pull, lite, admin), group, settings (setters by name), subscribe,
+ *   make      name, kind (producer, transaction, push, pull, lite, admin), group, settings (setters by name), subscribe,
  *             listener; starts the client unless start is false
  *   call      target (a name, or name.property), method, args: any public method; see Calls
  *   close     target
  *   send      target, messages, mode; see Sending
  *   flood     target, topic, threads, count: that many sends in each thread
+ *   transact  target, messages: each in a transaction of its own; see Deciding
+ *   questions target, count, timeoutMs: waits until the broker has asked so often; gives all that it asked
  *   request   target, message, timeoutMs: a request and its reply
  *   deliveries  target, count, timeoutMs: waits for that many deliveries; gives all so far; see Listening
  *   poll      target, count, timeoutMs: what a lite pull consumer gets
@@ -75,6 +77,8 @@ public final class ClientTool {
             case "call" -> Calls.call(clients.find(target), request.getString("method"), request.getJSONArray("args"));
             case "send" -> Sending.send(clients.producer(target), request);
             case "flood" -> Sending.flood(clients.producer(target), request);
+            case "transact" -> Deciding.send(clients.producer(target), request);
+            case "questions" -> clients.deciding(target).wait(request);
             case "request" -> Sending.request(clients.producer(target), request);
             case "deliveries" -> clients.listener(target).wait(request);
             case "poll" -> Clients.poll(clients.lite(target), request);

@@ -12,7 +12,9 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
@@ -33,6 +35,7 @@ final class Clients {
         }
         ClientConfig client = switch (request.getString("kind")) {
             case "producer" -> new DefaultMQProducer(group, signing);
+            case "transaction" -> new TransactionMQProducer(group, signing);
             case "push" -> new DefaultMQPushConsumer(group, signing);
             case "pull" -> new DefaultMQPullConsumer(group, signing);
             case "lite" -> new DefaultLitePullConsumer(group, signing);
@@ -50,14 +53,28 @@ final class Clients {
             listening.register(consumer);
             listeners.put(name, listening);
         }
+        if (client instanceof TransactionMQProducer producer) {
+            producer.setTransactionListener(new Deciding());
+        }
         for (Object each : list(request, "subscribe")) {
-            Calls.call(client, "subscribe", (JSONArray) each);
+            subscribe(client, (JSONArray) each);
         }
         clients.put(name, client);
         if (request.getBooleanValue("start")) {
             Calls.call(client, "start", new JSONArray());
         }
         return client.buildMQClientId();
+    }
+
+    /** [topic, tags], or [topic, expression, "SQL92"]. */
+    private static void subscribe(ClientConfig client, JSONArray wanted) throws Exception {
+        if (wanted.size() < 3) {
+            Calls.call(client, "subscribe", wanted);
+        } else if (client instanceof DefaultMQPushConsumer consumer) {
+            consumer.subscribe(wanted.getString(0), MessageSelector.bySql(wanted.getString(1)));
+        } else {
+            ((DefaultLitePullConsumer) client).subscribe(wanted.getString(0), MessageSelector.bySql(wanted.getString(1)));
+        }
     }
 
     Object close(String name) throws Exception {
@@ -87,6 +104,10 @@ final class Clients {
 
     DefaultLitePullConsumer lite(String name) throws Exception {
         return (DefaultLitePullConsumer) find(name);
+    }
+
+    Deciding deciding(String name) throws Exception {
+        return (Deciding) ((TransactionMQProducer) find(name)).getTransactionListener();
     }
 
     Listening listener(String name) {

@@ -190,7 +190,7 @@ final class Sending {
         return new MessageQueue(spec.getString("topic"), spec.getString("broker"), spec.getIntValue("queue"));
     }
 
-    private static JSONObject result(SendResult result) {
+    static JSONObject result(SendResult result) {
         JSONObject facts = new JSONObject(true);
         if (result != null) {
             facts.put("status", result.getSendStatus().name());
