@@ -89,7 +89,7 @@ async def _of_timer(cluster: Cluster, broker: str, address: str) -> list[Waiting
     check = decode_timer_check(answer.data)
     waiting: dict[tuple[str, str], WaitingMessage] = {}  # the last wins: a message may be stored again on the way
     cancelled: set[str] = set()
-    async for message in _read(cluster, BrokerQueue(TIMER_TOPIC, broker, 0), address, 0):
+    async for message in _read(cluster, BrokerQueue(broker, TIMER_TOPIC, 0), address, 0):
         if not _is_open(message, check):
             continue
         if (key := message.properties.get(TIMER_DEL_UNIQKEY)) is not None:
@@ -119,7 +119,7 @@ async def _of_levels(cluster: Cluster, broker: str, address: str) -> list[Waitin
     offsets = decode_delays(check_answer(answer, "progress of delay levels").data).offsets
     found = []
     for number, delay in enumerate(await _levels(cluster, address)):
-        queue = BrokerQueue(SCHEDULE_TOPIC, broker, number)
+        queue = BrokerQueue(broker, SCHEDULE_TOPIC, number)
         async for message in _read(cluster, queue, address, offsets.get(number + 1, 0)):
             due = message.store_time_ms + delay
             found.append(_waiting(message, broker, deliver_ms=due, level=number + 1, handle=None))

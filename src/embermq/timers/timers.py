@@ -137,7 +137,8 @@ class Timers:
 
         Raises OSError when the disk is full; nothing is changed then.
         """
-        offset = self.queue_offset
+        low, _ = self._store.offsets(TIMER_TOPIC, queue=0)
+        offset = max(self.queue_offset, low)  # what expired before it was enqueued is gone
         entries = self._store.entries(TIMER_TOPIC, queue=0, offset=offset, limit=MOST_AT_ONCE)
         if not entries:
             return 0
