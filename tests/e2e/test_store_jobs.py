@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,6 +82,17 @@ def test_an_owner_is_named_and_stays_undisturbed(tmp_path: Path) -> None:
         assert code == 4 and f"in use by process {os.getpid()}" in said
         assert run("rebuild", tmp_path / "store", "--out", tmp_path / "out")[0] == 0
         assert run("verify", tmp_path / "store")[0] == 0
+
+
+def test_a_brokers_settings_tell_what_no_file_does(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", queue_file_size=2_000) as opened:
+        opened.put_many(some_messages(10))
+    shutil.rmtree(tmp_path / "store" / "consumequeue")
+    (tmp_path / "broker.conf").write_text("mappedFileSizeConsumeQueue=2000\n")
+    code, _, said = run("rebuild", tmp_path / "store", "--yes", "--no-index", "-c", tmp_path / "broker.conf")
+    assert code == 0, said
+    sizes = {path.stat().st_size for path in (tmp_path / "store" / "consumequeue").rglob("0*") if path.is_file()}
+    assert sizes == {2_000}
 
 
 def test_a_dry_run_says_what_would_be_done(store: Path) -> None:

@@ -65,7 +65,7 @@ def run_namesrv(arguments: argparse.Namespace) -> int:
     from embermq.server.rocketmq_conf import name_server_properties, read_name_server_conf
     from embermq.server.settings import Settings
 
-    settings = _read(arguments.config, read_name_server_conf) if arguments.config else Settings()
+    settings = read_settings(arguments.config, read_name_server_conf) if arguments.config else Settings()
     if arguments.listen:
         host = parse_host(arguments.listen)
         settings = _with_server(settings, name_server_listen=host.address, name_server_port=host.port)
@@ -91,7 +91,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     from embermq.server.rocketmq_conf import read_broker_conf
     from embermq.server.settings import Settings
 
-    settings = _read(arguments.config, read_broker_conf) if arguments.config else Settings()
+    settings = read_settings(arguments.config, read_broker_conf) if arguments.config else Settings()
     if arguments.data:
         settings = _with_server(settings, store_path=arguments.data)
     if arguments.listen:
@@ -106,7 +106,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return settings
 
 
-def _read(path: str, read_properties: Any) -> Settings:
+def read_settings(path: str, read_properties: Any) -> Settings:
     """The settings of a file: TOML if it is named so, else RocketMQ's properties."""
     from embermq.server.settings_file import read_settings_file
 

@@ -21,6 +21,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-index", action="store_true", help="queues only")
     parser.add_argument(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="the broker's ember.toml or broker.conf: file sizes and delay levels, where no file tells these",
+    )
+    parser.add_argument(
         "--delay-levels",
         metavar="TEXT",
         help="the delay levels the broker was set up with, such as '1s 5s 10s', if not the usual ones",
@@ -68,7 +74,14 @@ def rebuild(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> StoreSettings:
     from embermq.store.settings import StoreSettings
 
-    given: dict[str, object] = {"log_paths": tuple(arguments.log_path)}
+    given: dict[str, object] = {}
+    if arguments.config is not None:
+        from embermq.cli.serve import read_settings
+        from embermq.server.rocketmq_conf import read_broker_conf
+
+        given.update(read_settings(arguments.config, read_broker_conf).store_values)
+    if arguments.log_path:
+        given["log_paths"] = tuple(arguments.log_path)
     if arguments.delay_levels is not None:
         given["delay_levels"] = arguments.delay_levels
     return StoreSettings.make(given)

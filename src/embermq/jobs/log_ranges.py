@@ -116,7 +116,6 @@ def open_view(path: str) -> memoryview:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:  # it is empty
             return memoryview(b"")
-    mapped.madvise(mmap.MADV_SEQUENTIAL)
     return memoryview(mapped)
 
 
