@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.builders import wait_until
-from tests.compat.client_tool import Refused, text
+from tests.compat.client_tool import Facts, Refused, text
 from tests.compat.scene import Scene
 
 NO_TOPIC, NO_GROUP = 17, 26
@@ -182,6 +182,21 @@ def test_subscription_groups(scene: Scene) -> None:
         assert refused.code == NO_GROUP
     else:
         assert unknown is None or unknown["retryMaxTimes"] == 16
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "policy"),
+    [
+        ("EXPONENTIAL", "exponentialRetryPolicy", {"initial": 1_000, "max": 60_000, "multiplier": 3}),
+        ("CUSTOMIZED", "customizedRetryPolicy", {"next": [1_000, 2_000, 3_000]}),
+    ],
+)
+def test_the_retry_policy_of_a_group_is_kept(scene: Scene, kind: str, name: str, policy: Facts) -> None:
+    group = scene.group()
+    scene.save_group(group, groupRetryPolicy={"type": kind, name: policy})
+    found = scene.ask_admin("examineSubscriptionGroupConfig", scene.broker, group)["groupRetryPolicy"]
+    assert found["type"] == kind
+    assert policy.items() <= found[name].items()
 
 
 def test_group_that_may_not_consume(scene: Scene) -> None:
