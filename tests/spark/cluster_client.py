@@ -1,4 +1,4 @@
-"""A program that reads, streams and writes with a Spark cluster.
+"""A program that reads, streams, writes and archives with a Spark cluster.
 
     python cluster_client.py <master> <store> <output directory> <name server>
 
@@ -8,9 +8,11 @@ It says what it saw as JSON. The format is not registered: executors find it by 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import embermq_spark
+from embermq_spark import jobs
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -39,8 +41,11 @@ def main(master: str, store: str, output: str, namesrv: str) -> None:
         streamed = spark.read.parquet(f"{output}/rows").select("topic", "queueId", "queueOffset").distinct().count()
         rows = spark.range(0, 100, 1, 4).selectExpr("cast(id as string) as body")
         rows.write.format("rocketmq").option("namesrv", namesrv).option("topic", "cluster").mode("append").save()
+        copied = shutil.copytree(store, f"{output}/store")
+        done = jobs.archive(spark, copied, f"{output}/archive", format="delta")
+        archived = jobs.history(spark, f"{output}/archive", copied).count() if done.batches else 0
         executors = spark.range(0, 64, 1, 16).mapInArrow(_name_executor, "name string").distinct().count()
-        print(json.dumps({"counts": counts, "streamed": streamed, "executors": executors}))
+        print(json.dumps({"counts": counts, "streamed": streamed, "archived": archived, "executors": executors}))
     finally:
         spark.stop()
 

@@ -57,8 +57,10 @@ def test_spark_archives_and_one_view_has_archive_and_log(
     assert Counter({row["topic"]: row["n"] for row in counts}) == Counter({"orders": 26, "42": 26, "orders-2": 26})
     before = positions(jobs.history(spark, target))
     assert before == expected_positions(store)[:120]
-    jobs.archive(spark, store, target)
-    assert positions(view) == expected_positions(store)  # what it was made of is still there
+    waits = iter((False, False, True))
+    followed = jobs.archive(spark, store, target, wait=lambda: fill(store) or next(waits))
+    assert followed.messages == 3 * 120  # what came while it waited for the last time is left for the next
+    assert positions(view) == expected_positions(store)[:240]  # what it was made of is still there
 
 
 def test_spark_reads_plain_archives_by_itself(spark: SparkSession, tmp_path: Path) -> None:

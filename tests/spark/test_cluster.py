@@ -1,4 +1,4 @@
-"""A standalone cluster of two workers, started by `ember spark cluster`: it reads, streams and writes."""
+"""A standalone cluster of two workers, started by `ember spark cluster`: it reads, streams, writes and archives."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def master(spark_environment: None) -> Iterator[str]:
 
 def test_a_cluster_reads_streams_and_writes(master: str, stores: GoldenStores, ember: Served, tmp_path: Path) -> None:
     command = [sys.executable, str(CLIENT), master, str(stores.paths["basic"]), str(tmp_path / "output"), ember.namesrv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
     expected = Counter(facts["topic"] for place, facts in stores.records.items() if place[0] == "basic")
-    assert seen == {"counts": expected, "streamed": expected.total(), "executors": WORKERS}
+    total = expected.total()
+    assert seen == {"counts": expected, "streamed": total, "archived": total, "executors": WORKERS}
     assert bodies(ember, "cluster") == Counter(b"%d" % number for number in range(100))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -45,8 +45,12 @@ def archive(
     system_topics: bool = False,
     batch_bytes: int | None = None,
     allow_loss: bool = False,
+    wait: Callable[[], bool] = lambda: True,
 ) -> Archived:
-    """Bring an archive up to its store: each message once. What it did. See docs/archive.md for what it raises."""
+    """Bring an archive up to its store: each message once. What it did. See docs/archive.md for what it raises.
+
+    As a stream: `wait` is called when there is nothing more; False has it look again, True ends it.
+    """
     address = os.fspath(target)
     options = ArchiveOptions(
         topics=tuple(topics) if topics is not None else None,
@@ -63,7 +67,7 @@ def archive(
         Progress("archive"),
     )
     with archiver.open():
-        return archiver.run()
+        return archiver.follow(wait)
 
 
 def history(
