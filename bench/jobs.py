@@ -6,6 +6,7 @@ one run:
     verify                 every record, queue entry and key
     rebuild queues         from the log, into a new directory, until it is on disk
     rebuild all            the same with the index
+    archive FORMAT         all columns of all messages, packed with zstd, until they are on disk and in the table
     live dispatcher        the store itself, opened without queues and index
     RocketMQ               its own store, opened without queues and index, until both are there again
 
@@ -24,14 +25,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from bench.archive import archive
 from bench.report.machine import machine
 from bench.scan import TOPICS, make_log
 from embermq import open_store
+from embermq.archive.tables import FORMATS
 from embermq.jobs.local_runner import LocalRunner
 from embermq.jobs.progress import Progress
 from embermq.jobs.rebuild import rebuild
@@ -157,10 +161,17 @@ def run_rebuild_queues(store: Store, out: Path) -> None:
     run_rebuild(store, out, with_index=False)
 
 
+def run_archive(store: Store, out: Path, *, format: str) -> None:
+    messages = archive(store.path, out, format)
+    if messages != store.records:
+        raise SystemExit(f"{messages} of {store.records} messages archived")
+
+
 JOBS: dict[str, Callable[[Store, Path], None]] = {
     "verify": run_verify,
     "rebuild queues": run_rebuild_queues,
     "rebuild all": run_rebuild,
+    **{f"archive {format}": partial(run_archive, format=format) for format in FORMATS},
 }
 
 
