@@ -14,11 +14,12 @@ from embermq.errors import SettingsError
 from embermq.format.tables import OffsetTable, decode_offsets
 from embermq.scan.planner import plan
 from embermq.scan.searching import StoreSearch
-from embermq.scan.splits import Split, StorePlace
+from embermq.scan.splits import Split, StorePlace, stored_at
 from embermq.scan.store_files import StoreFiles
 from embermq.scan.store_name import find_name, read_table
 from embermq.scan.store_state import StoreState, look
 from embermq.scan.survey import QueueState
+from embermq.scan.told_queues import ToldSearch
 from embermq.scan.wanted import Wanted
 from embermq_spark.options import ReadOptions
 
@@ -80,7 +81,7 @@ class StoreBroker:
         return plan(self.place, wanted, split_size=split_size, min_partitions=min_partitions)
 
     def search(self, state: StoreState) -> Search:
-        return StoreSearch(state)
+        return ToldSearch(state.place, state.files, state.end) if state.is_told else StoreSearch(state)
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """As the broker last saved it."""
@@ -99,7 +100,7 @@ def find_brokers(options: ReadOptions, wanted: Wanted) -> list[Broker]:
         from embermq_spark.live_brokers import find_live_brokers
 
         return find_live_brokers(options, wanted)
-    places = [StorePlace(_absolute(path)) for path in options.all_paths]
+    places = [stored_at(_absolute(path), options.storage_options) for path in options.all_paths]
     given = options.broker_name
     if given and len(given) != len(places):
         raise SettingsError(f"option brokerName has {len(given)} names for {len(places)} stores; give one for each")
@@ -109,7 +110,7 @@ def find_brokers(options: ReadOptions, wanted: Wanted) -> list[Broker]:
         for other in brokers[:number]:
             if other.name == broker.name:
                 raise SettingsError(
-                    f"{other.place.address} and {broker.place.address} are both of broker {broker.name!r}; "
+                    f"{other.place.name} and {broker.place.name} are both of broker {broker.name!r}; "
                     "give each a name with option brokerName, as in brokerName=broker-a,broker-b"
                 )
     return brokers
@@ -119,7 +120,7 @@ def find_group(states: Mapping[Broker, StoreState], group: str) -> dict[str, Gro
     """How far a group is, by broker. Raises SettingsError if no broker knows it."""
     found = {broker.name: broker.find_group(group, state.queues) for broker, state in states.items()}
     if not any(found.values()):
-        places = ", ".join(broker.place.address for broker in states)
+        places = ", ".join(broker.place.name for broker in states)
         raise SettingsError(f"option group: {group!r} has read nothing yet, as far as {places} can tell")
     return {name: offsets or {} for name, offsets in found.items()}
 

@@ -88,7 +88,7 @@ class PulledBroker:
             first, last = low if begin is None else begin, high if end is None else end
             part = QueuePart(topic, queue, max(first, low), min(last, high))
             if (part.begin, part.end) != (first, last) and first < last:
-                place = f"{self.place.address}, topic {topic!r}, queue {queue}"
+                place = f"{self.place.name}, topic {topic!r}, queue {queue}"
                 loss = DataLoss(place, what=f"offsets [{first}, {last})", reason=f"it has [{low}, {high})")
                 count = last - first - max(part.end - part.begin, 0)
                 Tally().add_loss(loss, count, fail=wanted.fail_on_loss)

@@ -89,7 +89,7 @@ class LogStream(Stream):
             return []
         if end > state.end:
             what, has = f"the log up to position {end}", f"it ends at {state.end}"
-            self._report_loss(DataLoss(state.place.address, what=what, reason=has))
+            self._report_loss(DataLoss(state.place.name, what=what, reason=has))
             end = state.end
         size = choose_size(end - begin, self._options.split_size, self._options.min_partitions or 1)
         with closing(Survey(state.place)) as survey:
@@ -107,11 +107,11 @@ class LogStream(Stream):
             elif position < state.begin:
                 what = f"positions [{position}, {state.begin})"
                 reason = "these files were deleted before the stream read them"
-                self._report_loss(DataLoss(state.place.address, what=what, reason=reason))
+                self._report_loss(DataLoss(state.place.name, what=what, reason=reason))
                 found[name] = state.begin
             elif position > state.end and self._target is None:
                 what, reason = f"what follows position {position}", f"the log ends at {state.end}: it lost its end"
-                self._report_loss(DataLoss(state.place.address, what=what, reason=reason))
+                self._report_loss(DataLoss(state.place.name, what=what, reason=reason))
                 found[name] = state.end
             else:
                 found[name] = position

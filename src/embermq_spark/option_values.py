@@ -98,6 +98,15 @@ def parse_paths(text: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
+def parse_storage(text: str) -> str:
+    """What a file system of fsspec wants to know, as JSON, checked."""
+    try:
+        _object(_parse_json(text), "it")
+    except ValueError as error:
+        raise ValueError(f'an object such as {{"endpoint_url": "http://host:9000"}} is wanted; {error}') from None
+    return text
+
+
 def parse_offsets(text: str) -> Offsets:
     """`earliest`, `latest`, `group`, or offsets by topic, broker and queue, where -2 is earliest and -1 latest."""
     match text.strip().lower():

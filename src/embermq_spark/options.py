@@ -25,6 +25,7 @@ from embermq_spark.option_values import (
     parse_paths,
     parse_pattern,
     parse_size,
+    parse_storage,
     parse_text,
     parse_time,
     parse_truth,
@@ -107,6 +108,7 @@ class ReadOptions(_Options):
 
     path: str | None = option(None, parse_text)
     paths: tuple[str, ...] = option((), parse_paths)  # of `load([a, b])`
+    storage_options: str | None = option(None, parse_storage, is_secret=True)  # for the file system of the stores
     broker_name: tuple[str, ...] = option((), parse_names)  # of the stores, in their order
     subscribe: tuple[str, ...] = option((), parse_names)
     subscribe_pattern: str | None = option(None, parse_pattern)
@@ -154,6 +156,10 @@ class ReadOptions(_Options):
             )
         if self.broker_name and not self.all_paths:
             raise SettingsError("option brokerName names stores of path; brokers of a cluster have their names already")
+        if self.storage_options and not all("://" in path for path in self.all_paths):
+            raise SettingsError(
+                "option storageOptions is for addresses such as s3://bucket/store; local paths have none"
+            )
         chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name)]
         if len(chosen) > 1:
             raise SettingsError(f"options {' and '.join(map(name_of, chosen))} say the same thing; give one of them")

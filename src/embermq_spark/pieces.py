@@ -36,4 +36,4 @@ def read_piece(piece: InputPartition, schema: StructType) -> Iterator[pa.RecordB
     for batch in read_split(piece.split, piece.wanted, tally):
         yield pa.RecordBatch.from_arrays(batch.columns, schema=expected)
     if tally.damaged or tally.lost:
-        log.warning("read in part place=%s damaged=%d lost=%d", piece.split.place.address, tally.damaged, tally.lost)
+        log.warning("read in part place=%s damaged=%d lost=%d", piece.split.place.name, tally.damaged, tally.lost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from embermq.errors import DataLoss, SettingsError, TopicNotFound
@@ -39,7 +39,7 @@ def select(options: ReadOptions, columns: tuple[str, ...]) -> list[Selected]:
     for broker, state in zip(brokers, states, strict=True):
         known = {queue.topic for queue in state.queues}
         topics = wanted.topics
-        if topics is not None and known:  # else the queues are no files, and cannot be asked
+        if topics is not None:
             topics = topics & known
             if not topics:
                 continue
@@ -74,10 +74,9 @@ def make_wanted(options: ReadOptions, columns: tuple[str, ...]) -> Wanted:
 def check_names(options: ReadOptions, brokers: Sequence[Broker], states: Sequence[StoreState]) -> None:
     """Raise TopicNotFound or SettingsError for topics, brokers and queues that options name and that are not there."""
     known = {queue.topic for state in states for queue in state.queues}
-    if all(state.queues or not state.files for state in states):  # else some are no files, and cannot be asked
-        for topic in sorted({*options.subscribe, *(options.assign or ())} - known):
-            nearest = difflib.get_close_matches(topic, known, n=1)
-            raise TopicNotFound(topic, nearest[0] if nearest else None)
+    for topic in sorted({*options.subscribe, *(options.assign or ())} - known):
+        nearest = difflib.get_close_matches(topic, known, n=1)
+        raise TopicNotFound(topic, nearest[0] if nearest else None)
     held = {broker.name: state for broker, state in zip(brokers, states, strict=True)}
     wanted = make_wanted(options, ())
     for option, topic, broker, queue in _iter_named(options):
@@ -86,7 +85,7 @@ def check_names(options: ReadOptions, brokers: Sequence[Broker], states: Sequenc
         if broker not in held:
             raise SettingsError(f"option {option} names broker {broker!r}; there is {', '.join(sorted(held))}")
         queues = [each.queue for each in held[broker].queues if each.topic == topic]
-        if held[broker].queues and queue not in queues:
+        if queue not in queues:
             has = f"has {', '.join(map(str, queues))}" if queues else "has none"
             raise SettingsError(f"option {option} names queue {queue} of topic {topic!r}, which {has} at {broker}")
 
@@ -132,7 +131,7 @@ def _within(offset: int, broker: Broker, queue: QueueState, option: str, *, fail
     if queue.begin <= offset <= queue.end:
         return offset
     loss = DataLoss(
-        f"{broker.place.address}, topic {queue.topic!r}, queue {queue.queue}",
+        f"{broker.place.name}, topic {queue.topic!r}, queue {queue.queue}",
         what=f"offset {offset}, which {option} says,",
         reason=f"it has [{queue.begin}, {queue.end})",
     )
@@ -144,26 +143,12 @@ def _within(offset: int, broker: Broker, queue: QueueState, option: str, *, fail
 
 def _with_ranges(selected: Selected, options: ReadOptions, start: OffsetOf, end: OffsetOf) -> Selected:
     broker, state, wanted = selected.broker, selected.state, selected.wanted
-    if not state.queues:
-        return replace(selected, wanted=replace(wanted, ranges=tuple(_unseen_ranges(options, broker))))
     ranges = [
         OffsetRange(queue.topic, queue.queue, start(broker, queue), end(broker, queue))
         for queue in state.queues
         if is_selected(options, wanted, broker, queue)
     ]
     return replace(selected, wanted=replace(wanted, ranges=tuple(ranges)))
-
-
-def _unseen_ranges(options: ReadOptions, broker: Broker) -> Iterable[OffsetRange]:
-    """The queues of `assign`, whole, in a store whose queues are no files."""
-    if options.assign is None or options.starting_offsets is not None or options.ending_offsets is not None:
-        raise SettingsError(
-            f"{broker.place.address}: its queues are no files, so that offsets cannot be told; leave them out, "
-            "or name queues with option assign and filter by queueOffset"
-        )
-    for topic, brokers in options.assign.items():
-        for queue in brokers.get(broker.name, ()):
-            yield OffsetRange(topic, queue)
 
 
 def _iter_named(options: ReadOptions) -> Iterator[tuple[str, str, str, int]]:

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 EVERYTHING = {"includeSystemTopics": "true"}
-SOME = ["basic", "crashed", "torn-queues", "batch-cq", "lmq", "transaction"]  # of every kind that plans differently
+SOME = [
+    "basic",
+    "crashed",
+    "torn-queues",
+    "batch-cq",
+    "lmq",
+    "rocksdb-cq",
+    "transaction",
+]  # of every kind that plans differently
 IDS = {"columns": "brokerName,physicalOffset,topic,queueId,queueOffset,storeTimestamp,tags,keys,uniqKey"}
 
 
@@ -132,8 +140,7 @@ def test_a_part_that_options_ask_for_is_what_the_golden_data_says(
 ) -> None:
     options, chooses, condition = options_and_choices(stores)[subject]
     expected = sorted(stores.places(chooses))  # type: ignore[arg-type]
-    names = [name for name in stores.paths if name != "rocksdb-cq" or "startingOffsets" not in options]
-    found = places_of(stores.load(spark, names, **options, **IDS, **EVERYTHING))
+    found = places_of(stores.load(spark, **options, **IDS, **EVERYTHING))
     assert found == expected
     assert 0 < len(found) < len(stores.records)
     if condition:
@@ -205,6 +212,30 @@ def test_a_group_says_where_to_begin_and_to_end(spark: SparkSession, stores: Gol
     every = stores.places(lambda _, facts: facts["topic"] == "Topic_Gamma-3")
     assert sorted({*found, *done}) == sorted(every)
     assert not set(found) & set(done)
+
+
+def test_offsets_of_queues_in_a_rocksdb_are_read_from_the_log(spark: SparkSession, stores: GoldenStores) -> None:
+    import embermq_spark
+
+    rocks = {place: facts for place, facts in stores.records.items() if place[0] == "rocksdb-cq"}
+    begins = {"RocksTopic": {"rocksdb-cq": {"0": 3, "1": 5}}}
+    ends = {"RocksTopic": {"rocksdb-cq": {"0": 7}}}
+    options = {"subscribe": "RocksTopic", "startingOffsets": json.dumps(begins), "endingOffsets": json.dumps(ends)}
+
+    def is_within(facts: Facts) -> bool:
+        first = {0: 3, 1: 5}.get(facts["queueId"], 0)
+        last = {0: 7}.get(facts["queueId"], 1 << 62)
+        return facts["topic"] == "RocksTopic" and first <= facts["queueOffset"] < last
+
+    found = places_of(stores.load(spark, ["rocksdb-cq"], **options, **IDS))
+    assert found == sorted(place for place, facts in rocks.items() if is_within(facts))
+    assert 0 < len(found) < len(rocks)
+    told = embermq_spark.offsets(spark, path=stores.paths["rocksdb-cq"], subscribe="RocksTopic").collect()
+    assert sum(row.endOffset - row.beginOffset for row in told) == sum(
+        facts["topic"] == "RocksTopic" for facts in rocks.values()
+    )
+    with pytest.raises(Exception, match="no topic 'RockTopic'; the nearest name is 'RocksTopic'"):
+        stores.load(spark, ["rocksdb-cq"], subscribe="RockTopic").collect()
 
 
 def test_columns_are_chosen_by_option_or_schema(spark: SparkSession, stores: GoldenStores) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from ast import literal_eval
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.conftest import Served
+from tests.spark.golden_rows import GoldenStores
 from tests.spark.served import bodies
 
 if TYPE_CHECKING:
@@ -22,6 +25,13 @@ try:
     spark.read.format("rocketmq").option("path", "x").option("colums", "body").load().schema
 except Exception as error:
     print(error)
+store, output = sys.argv[3:]
+counts = spark.read.format("rocketmq").load(store).groupBy("topic").count().collect()
+print({row["topic"]: row["count"] for row in counts})
+stream = spark.readStream.format("rocketmq").option("subscribe", "TopicAlpha,TopicBeta").load(store).writeStream
+stream = stream.format("parquet").option("checkpointLocation", output + "/marks").trigger(availableNow=True)
+stream.start(output + "/rows").awaitTermination()
+print(spark.read.parquet(output + "/rows").select("topic", "queueId", "queueOffset").distinct().count())
 embermq_spark.register(spark)
 written = spark.range(3).selectExpr("cast(id as string) as body").write.format("rocketmq").option("topic", "connected")
 written.option("namesrv", sys.argv[2]).mode("append").save()
@@ -65,13 +75,20 @@ def test_a_temporary_view_takes_the_same_options(spark: SparkSession) -> None:
         spark.sql("CREATE TEMPORARY VIEW broken USING rocketmq OPTIONS (pth 'x')")
 
 
-def test_spark_connect_finds_the_format_and_writes_too(connect_address: str, ember: Served) -> None:
+def test_spark_connect_finds_the_format_reads_streams_and_writes(
+    connect_address: str, stores: GoldenStores, ember: Served, tmp_path: Path
+) -> None:
     """In a process of its own: a client of Spark Connect has no JVM."""
     command = [sys.executable, "-W", "ignore", "-c", CONNECTED, connect_address, ember.namesrv]
+    command += [str(stores.paths["basic"]), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert "no option 'colums' when reading; did you mean columns?" in done.stdout
-    assert done.stdout.endswith("true 3\n")
+    *_, counts, streamed, last = done.stdout.splitlines()
+    expected = Counter(facts["topic"] for place, facts in stores.records.items() if place[0] == "basic")
+    assert literal_eval(counts) == expected
+    assert int(streamed) == expected["TopicAlpha"] + expected["TopicBeta"]
+    assert last == "true 3"
     assert bodies(ember, "connected") == Counter([b"0", b"1", b"2"])
 
 

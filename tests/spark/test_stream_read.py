@@ -181,6 +181,16 @@ def test_a_store_of_rocketmq_is_streamed_in_batches(
     assert source["endOffset"] == source["latestOffset"]
 
 
+def test_queues_in_a_rocksdb_are_streamed(spark: SparkSession, stores: GoldenStores, tmp_path: Path) -> None:
+    path, rocks = stores.paths["rocksdb-cq"], [place[1] for place in stores.records if place[0] == "rocksdb-cq"]
+    reader = spark.readStream.format("rocketmq").options(
+        columns="physicalOffset", subscribePattern=".*", maxBytesPerTrigger="4k"
+    )
+    query = run_now(reader.load(str(path)), tmp_path, "rocks")
+    assert sorted(row.physicalOffset for row in spark.table("rocks").collect()) == sorted(rocks)
+    assert sum(bool(each["numInputRows"]) for each in query.recentProgress) > 1
+
+
 def run_ember(served: Served, *words: str) -> str:
     command = [sys.executable, "-m", "embermq", "--namesrv", served.namesrv, *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

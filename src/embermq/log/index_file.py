@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -33,6 +33,7 @@ from embermq.format.index_entry import (
     index_file_size,
     slot_at,
 )
+from embermq.log.index_chain import ReadBytes, Shape, is_chained, iter_chain, usual_shape
 from embermq.log.index_keys import Row
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ MAX_SECONDS: Final = 2**31 - 1
 UNUSED: Final = IndexHeader(next_entry=0)  # what a file nothing was put into begins with
 
 _NEXT_ENTRY_AT: Final = HEADER.size - SLOT.size  # it is the last in the header, and as large as a slot
-_USUAL_RATIO: Final = 4  # entries for each slot
 _MOST_TRIED: Final = 65_536  # shapes: a position of 0 is found nearly everywhere
 _CHECKED: Final = 100  # entries that must fit before a shape is believed
 
@@ -183,23 +183,11 @@ class IndexFile:
         assert count == len(keys), f"{count} of {len(keys)} keys put, reason {reason}"
 
     def iter_positions(self, key_hash: int, *, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Positions of records filed under `key_hash` that were stored in that time, newest first.
-
-        A chain that is damaged ends where it would lead forward.
-        """
+        """Positions of records filed under `key_hash` that were stored in that time, newest first."""
         view = self.mapped.view  # stays readable, even if the file is deleted meanwhile
         header = decode_index_header(view) if view else UNUSED
-        if header.next_entry <= FIRST_ENTRY or header.begin_time > end_ms or header.end_time < begin_ms:
-            return
-        number, before = SLOT.unpack_from(view, slot_at(key_hash % self.slots))[0], self.entries
-        while 0 < number < before:
-            before = number
-            found, position, seconds, number = ENTRY.unpack_from(view, entry_at(self.slots, number))
-            time = header.begin_time + seconds * 1000
-            if found == key_hash and seconds >= 0 and begin_ms <= time <= end_ms:
-                yield position
-            if time < begin_ms or seconds < 0:
-                return
+        shape = Shape(self.slots, self.entries)
+        return iter_chain(_reader_of(view), header, shape, key_hash, begin_ms=begin_ms, end_ms=end_ms)
 
     def begins_before(self, time_ms: int) -> bool:
         """Whether its first record was stored before `time_ms`; without records, no."""
@@ -239,52 +227,37 @@ class IndexFile:
             raise CorruptRecord(0, f"{self.path}: positions that go backwards in {header}")
 
 
-def detect_shape(path: Path) -> tuple[int, int]:
+def detect_shape(path: Path) -> Shape:
     """With how many slots and entries the index file at `path` was made.
 
     Its size allows many shapes. Four entries for each slot are usual and tried first, then the shape
     that puts the last entry where its position is found. Raises CorruptRecord when no shape fits.
     """
     size = path.stat().st_size
-    usual, rest = divmod(size - HEADER.size, SLOT.size + ENTRY.size * _USUAL_RATIO)
+    usual = usual_shape(size)
     if size > HEADER.size:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            if rest == 0 and _fits(data, usual):
-                return usual, usual * _USUAL_RATIO
-            for slots in islice(_iter_slot_counts(data), _MOST_TRIED):
-                if _fits(data, slots):
-                    return slots, (size - slot_at(slots)) // ENTRY.size
-        if rest == 0:  # torn by a crash, but of no other shape
-            return usual, usual * _USUAL_RATIO
+            header = decode_index_header(data[: HEADER.size])
+            for shape in chain([usual] if usual else [], islice(_iter_shapes(data, header), _MOST_TRIED)):
+                if is_chained(_reader_of(data), header, shape, _CHECKED):
+                    return shape
+        if usual:  # torn by a crash, but of no other shape
+            return usual
     raise CorruptRecord(0, f"{path}: no number of slots and entries makes {size} bytes an index file")
 
 
-def _iter_slot_counts(data: mmap.mmap) -> Iterator[int]:
-    """How many slots there are if the last entry is where its position occurs."""
-    header = decode_index_header(data[: HEADER.size])
+def _iter_shapes(data: mmap.mmap, header: IndexHeader) -> Iterator[Shape]:
+    """The shapes that have the last entry where its position occurs."""
     last = header.next_entry - FIRST_ENTRY
     position = HEADER.pack(0, 0, 0, header.end_position, 0, 0)[24:32]
     at = data.find(position, HEADER.size)
     while last and at >= 0:
         slots, rest = divmod(at - SLOT.size - entry_at(0, last), SLOT.size)
-        if rest == 0:
-            yield slots
+        entries, left = divmod(len(data) - slot_at(slots), ENTRY.size)
+        if rest == 0 and left == 0:
+            yield Shape(slots, entries)
         at = data.find(position, at + 1)
 
 
-def _fits(data: mmap.mmap, slots: int) -> bool:
-    """Whether the newest entries are chained as they would be with so many slots."""
-    header = decode_index_header(data[: HEADER.size])
-    entries, rest = divmod(len(data) - slot_at(slots), ENTRY.size)
-    if rest or slots < 1 or entries < header.next_entry:
-        return False
-    for number in range(header.next_entry - 1, max(header.next_entry - 1 - _CHECKED, 0), -1):
-        key_hash, position, _, previous = ENTRY.unpack_from(data, entry_at(slots, number))
-        slot = key_hash % slots
-        if not header.begin_position <= position <= header.end_position or key_hash < 0:
-            return False
-        if not 0 <= previous < number <= SLOT.unpack_from(data, slot_at(slot))[0]:
-            return False
-        if previous and ENTRY.unpack_from(data, entry_at(slots, previous))[0] % slots != slot:
-            return False
-    return True
+def _reader_of(data: memoryview | mmap.mmap) -> ReadBytes:
+    return lambda at, size: data[at : at + size]

@@ -4,7 +4,8 @@
 |-------------------------------|---------------------------------------------------------------------------|
 | was closed                    | the end of its whole records                                              |
 | is open in EmberMQ            | the position that its owner publishes in the file `abort`, or says        |
-| is open in RocketMQ           | the last record that a queue knows: queues are filled after confirmation  |
+| is open in RocketMQ           | the last record that a queue knows: queues are filled after confirmation; |
+|                               | not at all if its queues are in a RocksDB                                 |
 | crashed, or is a copy of one  | the end of its whole records: what its owner finds when it opens it again |
   that was open
 
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from embermq.errors import CorruptRecord
+from embermq.errors import CorruptRecord, OwnerOnly
 from embermq.files.lock import is_locked
 from embermq.format.running_mark import MARK_SIZE, find_dispatched
 from embermq.scan.file_system import LocalFiles, OwnerState
@@ -37,13 +38,18 @@ class LogEnd(NamedTuple):
 def find_end(
     store: StoreFiles, files: Sequence[LogFile], queues: Iterable[QueueEntries], owner: OwnerState | None = None
 ) -> LogEnd:
-    """Where the records end that may be read. `queues` are not looked at unless they are needed."""
+    """Where the records end that may be read. `queues` are not looked at unless they are needed.
+
+    Raises OwnerOnly if nobody but the owner of the store can tell.
+    """
     if owner is not None:
         return LogEnd(min(owner.log_end, files[-1].end if files else 0), owner.log_end)
     has_owner = is_open(store)
     published = _find_published(store) if has_owner else None
     if published is not None:
         return LogEnd(min(published, files[-1].end if files else 0), published)
+    if has_owner and store.has_rocksdb:
+        raise OwnerOnly(store.place.name)
     tails = []
     for queue in queues:
         tail = queue.find_tail()

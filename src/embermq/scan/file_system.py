@@ -7,20 +7,22 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from embermq.errors import StoreMissing
-from embermq.scan.splits import StorePlace
+from embermq.scan.splits import STORAGE, StorePlace
 
 LOCAL_READ_SIZE: Final = 4 << 20
 REMOTE_READ_SIZE: Final = 16 << 20
+_UNKNOWN_TO_ARROW: Final = "Unrecognized filesystem type"
 
 
 class Found(NamedTuple):
@@ -173,31 +175,33 @@ def open_file_system(place: StorePlace) -> FileSystem:
 
 @lru_cache(maxsize=16)
 def _open(place: StorePlace) -> FileSystem:
-    address, options = place.address, dict(place.options)
+    address = place.address
     parts = urlsplit(address)
     if not parts.scheme or "://" not in address:
         return LocalFiles(os.path.abspath(os.path.expanduser(address)))
     if parts.scheme == "file":
         return LocalFiles(unquote(parts.path))
-    if not options:
+    if not place.options:
         try:
             return ArrowFiles(*fs.FileSystem.from_uri(address))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            pass  # not one of pyarrow's own
-    return ArrowFiles(*_open_fsspec(address, options))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            if _UNKNOWN_TO_ARROW not in str(error):
+                raise StoreMissing(place.name, str(error).replace(address, place.name)) from None
+    return ArrowFiles(*_open_fsspec(place))
 
 
-def _open_fsspec(address: str, options: dict[str, Any]) -> tuple[fs.FileSystem, str]:
+def _open_fsspec(place: StorePlace) -> tuple[fs.FileSystem, str]:
     try:
         import fsspec
     except ImportError as error:
         raise StoreMissing(
-            address, "pyarrow does not know this kind of address, and fsspec is not installed"
+            place.name, "pyarrow does not know this kind of address, and fsspec is not installed"
         ) from error
+    storage = dict(place.options).get(STORAGE)
     try:
-        system, path = fsspec.core.url_to_fs(address, **options)
-    except (ValueError, ImportError) as error:
-        raise StoreMissing(address, str(error)) from error
+        system, path = fsspec.core.url_to_fs(place.address, **(json.loads(storage) if storage else {}))
+    except (ValueError, TypeError, ImportError) as error:
+        raise StoreMissing(place.name, str(error)) from error
     return fs.PyFileSystem(fs.FSSpecHandler(system)), path
 
 

@@ -190,7 +190,7 @@ class QueueEntries:
 
     def _gone(self, begin: int, end: int, reason: str) -> DataLoss:
         queue = self.queue
-        place = f"{self._store.place.address}, topic {queue.topic!r}, queue {queue.queue}"
+        place = f"{self._store.place.name}, topic {queue.topic!r}, queue {queue.queue}"
         return DataLoss(place, what=f"entries [{begin}, {end})", reason=reason)
 
 

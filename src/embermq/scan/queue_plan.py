@@ -43,7 +43,7 @@ def choose_ranges(survey: Survey, wanted: Wanted, ranges: Sequence[OffsetRange],
         first, last = state.begin if begin is None else begin, state.end if end is None else end
         low, high = max(first, state.begin), min(last, state.end)
         if (low, high) != (first, last) and first < last:
-            place = f"{survey.place.address}, topic {topic!r}, queue {queue}"
+            place = f"{survey.place.name}, topic {topic!r}, queue {queue}"
             has = f"it has [{state.begin}, {state.end})" if entries is not None else "there is no such queue"
             loss = DataLoss(place, what=f"offsets [{first}, {last})", reason=has)
             tally.add_loss(loss, last - first - max(high - low, 0), fail=wanted.fail_on_loss)

@@ -66,12 +66,12 @@ class SplitContext:
     def add_damage(self, position: int, reason: str) -> None:
         """Count a damaged record. Raises DamagedRecord unless it may be skipped."""
         file = next((file for file in self.files if file.start <= position < file.end), None)
-        path = self.store.name_of(file.path) if file else self.place.address
+        path = self.store.name_of(file.path) if file else self.place.name
         damage = DamagedRecord(path, position=position, reason=reason)
         self._tally.add_damage(damage, skip=self._wanted.skip_damaged)
 
     def add_loss(self, part: QueuePart, count: int, reason: str) -> None:
         """Count messages that are gone. Raises DataLoss unless they may be."""
-        place = f"{self.place.address}, topic {part.topic!r}, queue {part.queue}"
+        place = f"{self.place.name}, topic {part.topic!r}, queue {part.queue}"
         loss = DataLoss(place, what=f"{count} of the offsets [{part.begin}, {part.end})", reason=reason)
         self._tally.add_loss(loss, count, fail=self._wanted.fail_on_loss)

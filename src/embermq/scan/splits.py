@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 BROKER_SCHEME: Final = "embermq://"  # and `host:port` of a broker whose files are read
+STORAGE: Final = "storage"  # an option of places: arguments for a file system of fsspec
 PULL_SCHEME: Final = "rocketmq://"  # of one whose messages are pulled
 
 
@@ -44,9 +45,24 @@ class StorePlace(NamedTuple):
     options: tuple[tuple[str, str], ...] = ()
 
     @property
+    def name(self) -> str:
+        """The address for people: without the keys that may be in it, and without parameters."""
+        scheme, mark, rest = self.address.partition("://")
+        if not mark:
+            return self.address
+        path = rest.partition("?")[0]
+        host, slash, inside = path.partition("/")
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}".rstrip("/")
+
+    @property
     def is_broker(self) -> bool:
         """Whether the files are read through a broker."""
         return self.address.startswith(BROKER_SCHEME)
+
+
+def stored_at(address: str, storage: str | None = None) -> StorePlace:
+    """A place of files, and what their file system wants to know besides, as the JSON text of an object."""
+    return StorePlace(address, ((STORAGE, Secret(storage)),) if storage is not None else ())
 
 
 class QueuePart(NamedTuple):

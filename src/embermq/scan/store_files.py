@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from embermq.errors import ForeignFile, MissingFile, StoreMissing, WrongFileSize
+from embermq.errors import CorruptRecord, ForeignFile, MissingFile, StoreMissing, WrongFileSize
 from embermq.files.paths import file_name
 from embermq.format.batch_entry import BATCH_ENTRY_SIZE
 from embermq.format.queue_entry import QUEUE_ENTRY_SIZE
@@ -24,6 +24,7 @@ INDEX_FOLDER: Final = "index"
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"
 
+_ROCKSDB_SIGN: Final = "CURRENT"  # is in every RocksDB
 _QUEUE_FOLDERS: Final = ((QUEUE_FOLDER, QUEUE_ENTRY_SIZE), (BATCH_FOLDER, BATCH_ENTRY_SIZE))
 _SIGNS: Final = {LOG_FOLDER, QUEUE_FOLDER, BATCH_FOLDER, CHECKPOINT_FILE}  # one of them is in every store
 
@@ -48,15 +49,23 @@ class StoreFiles:
     def __init__(self, place: StorePlace) -> None:
         self.place = place
         self.system: FileSystem = open_file_system(place)
-        self._names = {found.name for found in self.system.list("")}
+        try:
+            self._names = {found.name for found in self.system.list("")}
+        except OSError as error:
+            raise StoreMissing(place.name, str(error)) from error
         if not self._names & _SIGNS:
             reason = "no such directory, or it is empty" if not self._names else f"no {LOG_FOLDER}/ is in it"
-            raise StoreMissing(place.address, reason)
+            raise StoreMissing(place.name, reason)
 
     @property
     def was_closed(self) -> bool:
         """Whether the last owner closed the store; not so while one works on it."""
         return ABORT_FILE not in self._names
+
+    @property
+    def has_rocksdb(self) -> bool:
+        """Whether the queues are in a RocksDB."""
+        return any(found.name == _ROCKSDB_SIGN and not found.is_folder for found in self.system.list(QUEUE_FOLDER))
 
     def find_log(self) -> tuple[LogFile, ...]:
         """The files of the log in order. Raises MissingFile, ForeignFile or WrongFileSize."""
@@ -89,8 +98,16 @@ class StoreFiles:
         return None
 
     def find_index(self) -> tuple[Found, ...]:
-        """The index files, oldest first."""
-        return tuple(each for each in self.system.list(INDEX_FOLDER) if each.name.isdecimal() and each.size)
+        """The index files, oldest first. Raises CorruptRecord for one that lost what it held."""
+        found = [each for each in self.system.list(INDEX_FOLDER) if len(each.name) == 17 and each.name.isdecimal()]
+        while found and not found[-1].size:  # it was being made
+            found.pop()
+        for each in found:
+            if not each.size:
+                raise CorruptRecord(
+                    0, f"{self.name_of(INDEX_FOLDER)}/{each.name} is empty, and files behind it are not"
+                )
+        return tuple(found)
 
     def read(self, path: str, begin: int = 0, size: int = -1) -> bytes:
         """Bytes of a small file; fewer than asked for at its end. Raises OSError."""
@@ -112,7 +129,7 @@ class StoreFiles:
 
     def name_of(self, path: str) -> str:
         """A path for people."""
-        return f"{self.place.address.rstrip('/')}/{path}"
+        return f"{self.place.name.rstrip('/')}/{path}"
 
     def _find_queues_of(self, topic: str, folder: str, entry_size: int) -> list[QueueFiles]:
         queues = []

@@ -29,7 +29,7 @@ def find_name(place: StorePlace) -> str:
     for topic in table.topics if table else ():
         if topic.startswith(_NAMED_AFTER_BROKER):
             return topic.removeprefix(_NAMED_AFTER_BROKER)
-    return place.address.rstrip("/").rpartition("/")[2] or place.address
+    return place.name.rstrip("/").rpartition("/")[2] or place.name
 
 
 def read_table(store: StoreFiles, path: str, decode: Callable[[bytes], T]) -> T | None:

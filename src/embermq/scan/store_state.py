@@ -11,6 +11,7 @@ from typing import NamedTuple
 from embermq.scan.splits import LogFile, StorePlace
 from embermq.scan.store_files import StoreFiles
 from embermq.scan.survey import QueueState, Survey
+from embermq.scan.told_queues import tell_queues
 
 
 class StoreState(NamedTuple):
@@ -19,8 +20,9 @@ class StoreState(NamedTuple):
     place: StorePlace
     files: tuple[LogFile, ...]
     end: int  # of the log: no record from here on may be read
-    queues: tuple[QueueState, ...]  # by topic and number; none if they are not kept as files
+    queues: tuple[QueueState, ...]  # by topic and number
     is_settled: bool  # whether the queues know every record before `end`: not so after a crash
+    is_told: bool = False  # the queues are no files; what they hold is told by the log
 
     @property
     def begin(self) -> int:
@@ -33,6 +35,9 @@ def look(place: StorePlace) -> StoreState:
     if place.is_broker:
         return _ask(place)
     with closing(Survey(place)) as survey:
+        if not survey.queues:
+            queues = tell_queues(place, survey.files, survey.end)
+            return StoreState(place, survey.files, survey.end, queues, is_settled=True, is_told=True)
         queues = tuple(survey.states(survey.queues))
         return StoreState(place, survey.files, survey.end, queues, survey.is_settled)
 

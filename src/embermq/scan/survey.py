@@ -54,7 +54,7 @@ class Survey:
         if not self.store.was_closed or self._expected_end <= end:
             return None
         reason = "queues know records there, but no file of the log holds them; restore the files"
-        return DataLoss(self.place.address, what=f"log positions [{end}, {self._expected_end})", reason=reason)
+        return DataLoss(self.place.name, what=f"log positions [{end}, {self._expected_end})", reason=reason)
 
     @cached_property
     def topics(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,17 +18,22 @@ from embermq.scan.file_system import ArrowFiles, LocalFiles, open_file_system
 from embermq.scan.numpy_engine import NumpyEngine
 from embermq.scan.planner import list_queues, plan
 from embermq.scan.reading import read_split
-from embermq.scan.splits import QueueSplit, StorePlace
+from embermq.scan.splits import LogSplit, QueueSplit, RecordSplit, StorePlace
 from embermq.scan.wanted import OffsetRange, Wanted
 from tests.conftest import Golden
 
 WANTED = Wanted(system_topics=True, columns=ALL_COLUMNS)
 
 
-def rows(place: StorePlace | str, wanted: Wanted) -> list[object]:
+def rows(place: StorePlace | str, wanted: Wanted) -> list[dict[str, object]]:
     splits = plan(place, wanted, split_size=100_000)
     batches = (batch for split in splits for batch in read_split(split, wanted, make_engine=NumpyEngine))
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def is_wanted(row: dict[str, object], wanted: Wanted) -> bool:
+    assert wanted.keys is not None
+    return wanted.accepts_topic(str(row["topic"])) and not wanted.keys.isdisjoint(str(row["keys"]).split())
 
 
 def in_memory(path: Path, name: str) -> StorePlace:
@@ -54,6 +60,31 @@ def test_queues_are_read_from_afar(golden: Golden) -> None:
     wanted = Wanted(columns=ALL_COLUMNS, ranges=(OffsetRange(*state),))
     assert all(isinstance(split, QueueSplit) for split in plan(place, wanted))
     assert rows(place, wanted) == rows(str(path), wanted)
+
+
+def test_keys_are_looked_up_in_the_index_from_afar(golden: Golden) -> None:
+    path = golden.store("basic")
+    place = in_memory(path, "indexed")
+    for wanted in (
+        Wanted(columns=ALL_COLUMNS, keys=frozenset({"order-11", "order-200"})),
+        Wanted(columns=ALL_COLUMNS, topics=frozenset({"TopicAlpha"}), keys=frozenset({"order-11"})),
+    ):
+        kinds = Counter(type(split) for split in plan(place, wanted))
+        assert kinds[RecordSplit] == 1
+        assert kinds[LogSplit] <= 1  # what lies behind the last key
+        found = rows(place, wanted)
+        assert found == rows(str(path), wanted) == [row for row in rows(str(path), WANTED) if is_wanted(row, wanted)]
+        assert found
+
+
+def test_an_index_that_lost_a_file_is_not_asked(golden: Golden) -> None:
+    path = golden.store("basic")
+    first, *rest = sorted((path / "index").iterdir())
+    assert rest
+    first.write_bytes(b"")
+    wanted = Wanted(columns=ALL_COLUMNS, keys=frozenset({"order-11"}))
+    assert not any(isinstance(split, RecordSplit) for split in plan(str(path), wanted))
+    assert rows(str(path), wanted) == [row for row in rows(str(path), WANTED) if is_wanted(row, wanted)]
 
 
 def test_a_file_system_of_pyarrow_is_used_as_it_is(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
