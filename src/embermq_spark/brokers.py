@@ -54,6 +54,10 @@ class Broker(Protocol):
         """What it holds now. Raises StoreError or TransportError."""
         ...
 
+    def knows_topic(self, topic: str) -> bool:
+        """Whether there is such a topic, though it may have no messages yet."""
+        ...
+
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """How far a consumer group has read; None if it never read anything here."""
         ...
@@ -82,6 +86,10 @@ class StoreBroker:
 
     def search(self, state: StoreState) -> Search:
         return ToldSearch(state.place, state.files, state.end) if state.is_told else StoreSearch(state)
+
+    def knows_topic(self, topic: str) -> bool:
+        table = _read_table(StoreFiles(self.place), TOPICS_FILE, decode_topics)
+        return table is not None and topic in table.topics
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """As the broker last saved it."""

@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 class SharingBroker(StoreBroker):
     """A broker whose files are read through it."""
 
+    def knows_topic(self, topic: str) -> bool:
+        return True  # name servers told of it, or no broker would have been found
+
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         return _find_progress(BrokerQueues(broker_line(self.place), self.name), group, queues)
 
@@ -59,6 +62,9 @@ class PulledBroker:
         limits = self._queues.find_limits(queues)
         states = sorted(QueueState(*queue, *each) for queue, each in zip(queues, limits, strict=True))
         return StoreState(self.place, (), 0, tuple(states), is_settled=True)
+
+    def knows_topic(self, topic: str) -> bool:
+        return True  # as above
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         return _find_progress(self._queues, group, queues)

@@ -75,6 +75,8 @@ def check_names(options: ReadOptions, brokers: Sequence[Broker], states: Sequenc
     """Raise TopicNotFound or SettingsError for topics, brokers and queues that options name and that are not there."""
     known = {queue.topic for state in states for queue in state.queues}
     for topic in sorted({*options.subscribe, *(options.assign or ())} - known):
+        if any(broker.knows_topic(topic) for broker in brokers):
+            continue  # nobody has sent anything yet
         nearest = difflib.get_close_matches(topic, known, n=1)
         raise TopicNotFound(topic, nearest[0] if nearest else None)
     held = {broker.name: state for broker, state in zip(brokers, states, strict=True)}

@@ -55,7 +55,7 @@ def example(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capfd: pytest.
 
 def test_first_steps(example: Example, data: Path) -> None:
     said = example.run("first_steps.py", data)
-    assert "|orders|      data|      0|          0|" in said
+    assert "|  orders|      data|      0|          0|" in said
     assert " |-- queueOffset: long (nullable = true)" in said
     assert "|  orders|  eu|    4|" in said
     assert "|payments|NULL|    4|" in said

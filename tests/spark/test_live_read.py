@@ -217,6 +217,15 @@ def test_a_stream_begins_at_a_time_and_finds_new_queues_of_a_pattern(
     assert Counter(row.topic for row in rows) == {"timed-a": 10, "timed-b": 12}
 
 
+def test_a_topic_without_messages_has_no_rows(spark: SparkSession, ember: Served) -> None:
+    command = [sys.executable, "-m", "embermq", "--namesrv", ember.namesrv, "topic", "create", "silent"]
+    subprocess.run(command, check=True, capture_output=True)
+    live = Live(ember.namesrv, ember.data)
+    assert live.load(spark, subscribe="silent").collect() == []
+    wait_until(lambda: "silent" in (ember.data / "config" / "topics.json").read_text())
+    assert live.load_files(spark, subscribe="silent").collect() == []
+
+
 def test_the_whole_log_is_streamed_through_the_broker(spark: SparkSession, ember: Served, tmp_path: Path) -> None:
     live = Live(ember.namesrv, ember.data)
     live.send("whole-log", range(50))

@@ -48,13 +48,13 @@ def find_end(
     published = _find_published(store) if has_owner else None
     if published is not None:
         return LogEnd(min(published, files[-1].end if files else 0), published)
-    if has_owner and store.has_rocksdb:
-        raise OwnerOnly(store.place.name)
     tails = []
     for queue in queues:
         tail = queue.find_tail()
         tails += [tail] if tail is not None else []
         queue.close()
+    if has_owner and not tails and store.has_rocksdb:
+        raise OwnerOnly(store.place.name)
     known = _find_known(store, files, tails)
     expected = max((tail.end for tail in tails), default=0)
     return LogEnd(known if has_owner else _walk(store, files, known), expected)

@@ -67,6 +67,11 @@ class StoreFiles:
         """Whether the queues are in a RocksDB."""
         return any(found.name == _ROCKSDB_SIGN and not found.is_folder for found in self.system.list(QUEUE_FOLDER))
 
+    @property
+    def keeps_queues(self) -> bool:
+        """Whether queues are kept as files here; there may be none yet."""
+        return not self._names.isdisjoint((QUEUE_FOLDER, BATCH_FOLDER)) and not self.has_rocksdb
+
     def find_log(self) -> tuple[LogFile, ...]:
         """The files of the log in order. Raises MissingFile, ForeignFile or WrongFileSize."""
         found = self._list_positions(LOG_FOLDER)

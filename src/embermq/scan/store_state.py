@@ -35,7 +35,7 @@ def look(place: StorePlace) -> StoreState:
     if place.is_broker:
         return _ask(place)
     with closing(Survey(place)) as survey:
-        if not survey.queues:
+        if not survey.queues and not survey.store.keeps_queues:
             queues = tell_queues(place, survey.files, survey.end)
             return StoreState(place, survey.files, survey.end, queues, is_settled=True, is_told=True)
         queues = tuple(survey.states(survey.queues))

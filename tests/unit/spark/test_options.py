@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from embermq.errors import SettingsError
+from embermq.scan.splits import StorePlace, stored_at
 from embermq_spark.options import ReadOptions, WriteOptions
 from embermq_spark.schema import COLUMNS, DEFAULT_COLUMNS, read_schema
 
@@ -81,6 +82,8 @@ def test_an_option_is_known_whatever_its_capitals(name: str) -> None:
         ({"path": "x", "startingoffsets": '{"a": {"b": {"x": 3}}}'}, "'x' is no number of a queue"),
         ({"path": "x", "startingoffsets": '{"a": {"b": {"0": -3}}}'}, "queue 0 has -3, not an offset, -1 or -2"),
         ({"path": "x", "startingoffsets": '{"a": {"b": {"0": true}}}'}, "queue 0 has true, not an offset"),
+        ({"path": "s3://x", "storageoptions": '["hidden"]'}, "option storageOptions: a JSON object is wanted, such as"),
+        ({"path": "x", "storageoptions": '{"key": "k"}'}, "option storageOptions is for addresses such as s3://"),
         ({"path": "x", "assign": '{"a": {"b": [-1]}}'}, "a broker's part is [-1], not a list of queues"),
     ],
 )
@@ -110,6 +113,9 @@ def test_a_secret_is_never_shown() -> None:
     with pytest.raises(SettingsError) as caught:
         WriteOptions.parse({"namesrv": "h:1", "accesskey": "a", "secretkey": " "})
     assert str(caught.value) == "option secretKey: it is empty"
+    stored = ReadOptions.parse({"path": "s3://bucket/store", "storageOptions": '{"secret": "hidden"}'})
+    assert "hidden" not in f"{stored} {stored_at('s3://bucket/store', stored.storage_options)}"
+    assert StorePlace("s3://key:hidden@bucket/store?region=x").name == "s3://bucket/store"
 
 
 def test_columns_are_chosen_by_name() -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from embermq import Message, Store, open_store
 from embermq.errors import DataLoss, SettingsError, TopicNotFound
+from embermq.model.topic import TopicConfig
 from embermq_spark.options import ReadOptions
 from embermq_spark.schema import read_schema
 from embermq_spark.streams import make_stream_reader
@@ -162,6 +163,14 @@ def test_topics_that_are_made_while_the_stream_runs_are_read_from_their_beginnin
     put(store, "orders-us", 4, begin=4)
     rows = entered + stream.next() + stream.next()
     assert sorted(rows) == [("orders-us", queue, offset) for queue in range(QUEUES) for offset in range(2)]
+
+
+def test_a_topic_that_has_no_messages_yet_is_waited_for(store: Store) -> None:
+    store.save_topic(TopicConfig("orders"))
+    stream = Asked(store.path, subscribe="orders")
+    assert stream.next() == []
+    put(store, "orders", 8)
+    assert len(stream.next() + stream.next()) == 8
 
 
 def test_a_stream_can_begin_at_a_time(store: Store) -> None:
