@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 from embermq.errors import SettingsError
-from embermq.format.tables import OffsetTable, decode_offsets
+from embermq.format.tables import OffsetTable, decode_offsets, decode_topics
 from embermq.scan.planner import plan
 from embermq.scan.searching import StoreSearch
 from embermq.scan.splits import Split, StorePlace, stored_at
 from embermq.scan.store_files import StoreFiles
-from embermq.scan.store_name import find_name, read_table
+from embermq.scan.store_name import TOPICS_FILE, find_name, read_table
 from embermq.scan.store_state import StoreState, look
 from embermq.scan.survey import QueueState
 from embermq.scan.told_queues import ToldSearch
@@ -88,7 +88,7 @@ class StoreBroker:
         return ToldSearch(state.place, state.files, state.end) if state.is_told else StoreSearch(state)
 
     def knows_topic(self, topic: str) -> bool:
-        table = _read_table(StoreFiles(self.place), TOPICS_FILE, decode_topics)
+        table = read_table(StoreFiles(self.place), TOPICS_FILE, decode_topics)
         return table is not None and topic in table.topics
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
