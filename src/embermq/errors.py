@@ -11,7 +11,6 @@
     │   ├── MissingFile       a gap between two files
     │   ├── WrongQueueKind    a queue that is not of the kind its topic calls for
     │   ├── StoreMissing      no store in this directory
-    │   ├── OwnerOnly         an open store of which only the owner can tell what may be read
     │   ├── DamagedRecord     a record that cannot be read, among others that can
     │   ├── DataLoss          messages that were promised and are gone
     │   ├── StoreReadOnly     the directory cannot be written
@@ -152,16 +151,6 @@ class StoreMissing(StoreError):
     def __init__(self, path: Path | str, reason: str = "no such directory") -> None:
         super().__init__(f"no store at {path}: {reason}")
         self.path = path
-
-
-class OwnerOnly(StoreError):
-    """An open store whose queues are in a RocksDB: only its owner can tell which messages are confirmed."""
-
-    def __init__(self, path: Path | str) -> None:
-        super().__init__(
-            f"{path} is open, and its queues are in a RocksDB, which only its owner can read; read it through its "
-            "broker (option namesrv), or when that has stopped"
-        )
 
 
 class DamagedRecord(StoreError):

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from embermq.errors import CorruptRecord, OwnerOnly
+from embermq.errors import CorruptRecord, StoreError
 from embermq.files.lock import is_locked
 from embermq.format.running_mark import MARK_SIZE, find_dispatched
 from embermq.scan.file_system import LocalFiles, OwnerState
@@ -26,6 +26,16 @@ from embermq.scan.file_walk import FileWalk
 from embermq.scan.queue_entries import QueueEntries, Tail
 from embermq.scan.splits import LogFile
 from embermq.scan.store_files import ABORT_FILE, StoreFiles
+
+
+class OwnerOnly(StoreError):
+    """An open store whose queues are in a RocksDB: only its owner can tell which messages are confirmed."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} is open, and its queues are in a RocksDB, which only its owner can read; read it through its "
+            "broker (option namesrv), or when that has stopped"
+        )
 
 
 class LogEnd(NamedTuple):

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from embermq.errors import OwnerOnly
 from embermq.files.lock import DirectoryLock
+from embermq.scan.end_of_log import OwnerOnly
 from embermq.scan.searching import StoreSearch
 from embermq.scan.splits import StorePlace
 from embermq.scan.store_state import StoreState, look
