@@ -81,7 +81,7 @@ def check_store(server: Server) -> None:
         stored = found.get(topic, 0)
         if not acknowledged <= stored <= acknowledged + server.refused:
             raise PeerError(f"topic {topic}: {acknowledged} messages were acknowledged and {stored} are stored")
-    verified = json.loads(ember_says("store", "verify", str(data), "--json"))
+    verified = json.loads(ember_says("store", "verify", str(data), "--json").splitlines()[-1])
     if not verified["sound"] or verified["records"] != sum(found.values()):
         raise PeerError(f"{sum(found.values())} messages in queues, and `ember store verify` says {verified}")
     server.notes["verified"] = verified["records"]

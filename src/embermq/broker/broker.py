@@ -318,7 +318,7 @@ class Broker:
             observe=self._observe,
         )
         sends.note_halves = self.transactions.note_stored
-        self.router.add_batch((RequestCode.END_TRANSACTION,), self.transactions.handlers.receive)
+        self.router.add_batch((RequestCode.END_TRANSACTION,), self.transactions.handlers.receive, any_order=True)
         self.router.add(self.transactions.handlers.routes())
         staged = StagedHandlers(self.store, intake, self.publisher, broker_name=settings.name)
         self.router.add(staged.stage_routes(), max_body_size=MAX_FRAME_SIZE)

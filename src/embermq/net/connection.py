@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from embermq.errors import BadFrame, CallTimeout, ConnectionLost
-from embermq.format.command import Command, encode_head
+from embermq.format.command import ONEWAY, Command, encode_head
 from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits, split_frames, whole_size
 from embermq.kernels.commands import decode_command
 from embermq.model.message import Host
@@ -374,9 +374,9 @@ class Connection(asyncio.BufferedProtocol):
         """Have requests answered while the peer takes its answers; the others wait until it does again."""
         at, count = 0, len(requests)
         while at < count and not (self._is_blocked and self._is_server):
-            begin, brings = at, bool(requests[at].body)
+            begin, brings = at, _brings(requests[at])
             most = min(count, begin + (BRINGING if brings else ASKING))
-            while at < most and bool(requests[at].body) is brings:
+            while at < most and _brings(requests[at]) is brings:
                 at += 1
             self._receiver(self, requests[begin:at] if at - begin < count else requests)
         self._waiting = requests[at:] if at < count else ()
@@ -419,3 +419,8 @@ def _host(name: object) -> Host:
     if isinstance(name, tuple) and len(name) >= 2:
         return Host(str(name[0]).removeprefix("::ffff:"), int(name[1]))
     return Host("", 0)
+
+
+def _brings(request: Command) -> bool:
+    """Whether a request brings something, or wants no answer: many of those make no large answers."""
+    return bool(request.body) or bool(request.flag & ONEWAY)

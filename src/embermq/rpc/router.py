@@ -52,6 +52,7 @@ class Router:
     def __init__(self, *, check: Check | None = None, observe: Observe = observe_nothing):
         self._handlers: dict[int, tuple[Handler, int]] = {}  # each with the largest body that it takes
         self._batch_handlers: dict[int, BatchHandler] = {}
+        self._loose_codes: set[int] = set()  # whose requests have nothing to do with the others of a read
         self._check = check  # raises AccessDenied
         self._observe = observe
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,13 +63,20 @@ class Router:
             assert code not in self._handlers, f"request code {code} has a handler already"
             self._handlers[int(code)] = (handler, max_body_size)
 
-    def add_batch(self, codes: Iterable[int], handler: BatchHandler) -> None:
+    def add_batch(self, codes: Iterable[int], handler: BatchHandler, *, any_order: bool = False) -> None:
+        """Have `handler` answer these codes, several requests at a time; before all others of a read in `any_order`."""
         self._batch_handlers.update((int(code), handler) for code in codes)
+        if any_order:
+            self._loose_codes |= {int(code) for code in codes}
 
     def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
-        """Handle all requests of one read, in their order."""
+        """Handle all requests of one read, in their order, except for those in any order."""
         if self._check is not None:
             requests = [request for request in requests if self._is_allowed(peer, request)]
+        codes = {request.code for request in requests}
+        for code in codes & self._loose_codes if len(codes) > 1 else ():
+            self._hand_on(peer, self._batch_handlers[code], [each for each in requests if each.code == code])
+            requests = [each for each in requests if each.code != code]
         handlers = {self._batch_handlers.get(code) for code in {request.code for request in requests}}
         if len(handlers) == 1:  # nearly always
             self._hand_on(peer, handlers.pop(), requests)
