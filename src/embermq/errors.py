@@ -29,6 +29,7 @@
     │   ├── MessageNotFound
     │   ├── TransactionNotFound   no open transaction where a producer ends one
     │   ├── TransactionTooLate    ended after the time that its producer asked for
+    │   ├── NotPopped         the message is not, or no longer, with a consumer
     │   ├── StagedMissing     what is to be published is not, or not all, there
     │   ├── NotSubscribed     the group does not read this topic
     │   ├── SubscriptionOutdated  a consumer knows of a filter that its group has not told yet
@@ -86,8 +87,7 @@ class CorruptRecord(StoreError):
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"corrupt record at position {position}: {reason}")
-        self.position = position
-        self.reason = reason
+        self.position, self.reason = position, reason
 
 
 class OutOfRange(StoreError):
@@ -116,9 +116,7 @@ class WrongFileSize(StoreError):
             f"{path}: {found} bytes found, {expected} expected; open the store with the file sizes it was made with, "
             "or restore the file"
         )
-        self.path = path
-        self.found = found
-        self.expected = expected
+        self.path, self.found, self.expected = path, found, expected
 
 
 class ForeignFile(StoreError):
@@ -275,8 +273,7 @@ class TopicNotFound(RequestError):
     """There is no such topic, and it is not made by itself."""
 
     def __init__(self, topic: str, nearest: str | None = None) -> None:
-        near = f"; the nearest name is {nearest!r}" if nearest else ""
-        short = topic[:300]
+        short, near = topic[:300], f"; the nearest name is {nearest!r}" if nearest else ""
         super().__init__(f"no topic {short!r}{near}; make it with `ember topic create {short}`")
         self.topic = topic
 
@@ -285,8 +282,7 @@ class GroupNotFound(RequestError):
     """There is no such consumer group, and it is not made by itself."""
 
     def __init__(self, group: str) -> None:
-        short = group[:300]
-        super().__init__(f"no group {short!r}; make it with `ember group create {short}`")
+        super().__init__(f"no group {group[:300]!r}; make it with `ember group create {group[:300]}`")
         self.group = group
 
 
@@ -300,6 +296,10 @@ class TransactionNotFound(RequestError):
 
 class TransactionTooLate(RequestError):
     """A transaction is ended after the time that its producer had asked for; it is asked about instead."""
+
+
+class NotPopped(RequestError):
+    """An ack, or a wish for more time, for a message that is not, or no longer, with a consumer."""
 
 
 class StagedMissing(RequestError):

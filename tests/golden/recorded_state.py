@@ -21,7 +21,7 @@ from embermq.format.record import Draft, Record, decode_record
 from embermq.format.route_body import decode_route
 from embermq.format.topic_body import decode_topic, decode_topic_stats, decode_topic_table
 from embermq.model.codes import RequestCode
-from embermq.model.properties import parse_properties
+from embermq.model.properties import POP_CK, parse_properties
 from embermq.model.topic import TopicConfig
 from tests.builders import ManualClock
 from tests.golden.recordings import Recorded, answers_by_request, read_scenario, scenarios
@@ -29,7 +29,9 @@ from tests.unit.broker.peers import RecordingPeer
 
 SENDS: Final = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-RECORD_ANSWERS: Final = (*PULLS, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
+RECORD_ANSWERS: Final = (
+    *PULLS, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.POP_MESSAGE,
+)  # fmt: skip
 COMMITS: Final = 1  # in the sysFlag of a pull
 FIRST_MS: Final = 1_794_776_090_000  # shortly before the first recorded message
 MINUTE_S: Final = 60
@@ -90,8 +92,9 @@ class RecordedState:
     def _note(self, number: int, request: Command, answer: Command) -> None:
         fields, told = request.fields, answer.fields
         if request.code in RECORD_ANSWERS:
-            for record in iter_records(answer.data):
-                self._note_record(number, record, is_read=request.code in PULLS)
+            for record in reversed(list(iter_records(answer.data))):  # the last tells how far the queue reached
+                if POP_CK not in record.property_map():  # one from a retry topic, under another name
+                    self._note_record(number, record, is_read=request.code in PULLS)
         if request.code in PULLS and "maxOffset" in told:
             self._note_end(number, (fields["topic"], int(fields["queueId"])), int(told["maxOffset"]))
         elif request.code in SENDS and "DELAY" not in parse_properties(fields["i"].encode()):
@@ -114,8 +117,10 @@ class RecordedState:
         self.messages[place_of(record)] = record
         self.times[place_of(record)] = record.store_time
         self.positions[record.position] = place_of(record)
-        if not is_read:  # a pull tells the end itself
-            self._note_end(number, (record.topic, record.queue), record.offset + 1)
+        queue = record.topic, record.queue
+        is_told = any(at == number for at, _ in self._ends.get(queue, ()))
+        if not is_read and not is_told:  # a pull tells the end itself
+            self._note_end(number, queue, record.offset + 1)
 
     def _note_end(self, number: int, queue: Queue, end: int) -> None:
         self._ends.setdefault(queue, []).append((number, end))

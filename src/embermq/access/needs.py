@@ -12,6 +12,7 @@ from typing import NamedTuple
 from embermq.errors import AccessDenied
 from embermq.format.command import Command
 from embermq.model.access import Action, Kind, Resource
+from embermq.model.pop import origin_of
 from embermq.model.topic import RETRY_PREFIX
 
 
@@ -43,6 +44,11 @@ def topic_need(topic: str, actions: tuple[Action, ...]) -> Need:
 
 def topic(*actions: Action, field: str = "topic") -> Part:
     return lambda request: (topic_need(_read(request, field), actions),)
+
+
+def popped_topic(*actions: Action) -> Part:
+    """The topic that a message was popped from; for one from the retry topic of the group, that where it came from."""
+    return lambda request: (topic_need(origin_of(_read(request, "topic"), _read(request, "consumerGroup")), actions),)
 
 
 def topics_if_given(*actions: Action, field: str = "topic") -> Part:

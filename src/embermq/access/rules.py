@@ -19,6 +19,7 @@ from embermq.access.needs import (
     every,
     group,
     groups_if_given,
+    popped_topic,
     topic,
     topics_if_given,
 )
@@ -37,6 +38,7 @@ _SEND: Final = (topic(PUB), topics_if_given(PUB, field="b"))  # whichever of its
 _SEND_V2: Final = (topic(PUB, field="b"),)
 _PUBLISH: Final = (topics_if_given(PUB, field="topics"),)
 _PULL: Final = (topic(SUB), group(SUB))
+_POPPED: Final = (popped_topic(SUB), group(SUB))
 _READ_TOPIC: Final = (topic(SUB, GET),)
 _GET_TOPIC: Final = (topic(GET),)
 _GET_BOTH: Final = (topic(GET), group(GET, field="group"))
@@ -78,13 +80,13 @@ _CLIENTS: Final[dict[int, tuple[Part, ...]]] = {
     Code.DISCARD_STAGED: _PUBLISH,
     Code.FIND_PUBLISHED: _PUBLISH,
     # Consuming by pop.
-    200050: _PULL,
-    200051: _PULL,
-    200052: _PULL,
-    200053: _PULL,
-    200054: _PULL,
-    200055: (topic(GET), group(GET)),
-    200151: (body(bodies.acknowledged, SUB),),
+    Code.POP_MESSAGE: _PULL,
+    Code.PEEK_MESSAGE: _PULL,
+    Code.NOTIFICATION: _PULL,
+    Code.ACK_MESSAGE: _POPPED,
+    Code.CHANGE_MESSAGE_INVISIBLE_TIME: _POPPED,
+    Code.POLLING_INFO: (topic(GET), group(GET)),
+    Code.BATCH_ACK_MESSAGE: (body(bodies.acknowledged, SUB),),
 }
 
 _TOPICS_AND_GROUPS: Final[dict[int, tuple[Part, ...]]] = {

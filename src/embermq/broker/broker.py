@@ -23,6 +23,9 @@ from embermq.broker.handlers.clients import ClientHandlers
 from embermq.broker.handlers.consume_stats import ConsumeStatsHandlers
 from embermq.broker.handlers.group_admin import GroupAdminHandlers
 from embermq.broker.handlers.offsets import OffsetHandlers
+from embermq.broker.handlers.pop import PopHandlers
+from embermq.broker.handlers.pop_acks import BATCHED, AckHandlers
+from embermq.broker.handlers.pop_watching import WatchHandlers
 from embermq.broker.handlers.pull import CODES as PULL_CODES
 from embermq.broker.handlers.pull import PullHandlers
 from embermq.broker.handlers.query import QueryHandlers
@@ -42,6 +45,8 @@ from embermq.broker.locks import QueueLocks
 from embermq.broker.long_poll import LongPolls
 from embermq.broker.membership import Membership
 from embermq.broker.parking import Parking
+from embermq.broker.pop.figures import PopFigures
+from embermq.broker.pop.pops import Pops
 from embermq.broker.publishing import Publisher
 from embermq.broker.puts import Puts
 from embermq.broker.request_modes import MODES_FILE, RequestModes
@@ -172,6 +177,7 @@ class Broker:
             self.timers.start()
         if self.compaction is not None:
             self.compaction.start()
+        self.pops.start()
         self.publisher.start()
         if self.settings.filter_bits:
             self.store.add_filter_bits(self.filters.bits_of)
@@ -194,6 +200,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.polls.stop()
+        await self.pops.stop()
         await self.delays.stop()
         await self.transactions.checker.stop()
         if self.timers is not None:
@@ -206,6 +213,10 @@ class Broker:
         self.transactions.save()
         self.filters.save()
         self.offsets.save()
+
+    def pop_figures(self) -> PopFigures:
+        """How pops are doing at this moment."""
+        return self.pops.figures()
 
     def timer_figures(self) -> TimerFigures:
         """How the timer is doing; all zero without one."""
@@ -257,14 +268,25 @@ class Broker:
             self.timers.arrived(items)
         if self.compaction is not None:
             self.compaction.arrived(items)
+        self.pops.arrived(items)
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
         """Have every request answered: messages, then what consumers ask, then what administrators ask."""
         compacted = self.compaction.compacted if self.compaction is not None else None
         tables = Tables(self.store, self.topics, self.groups, self.offsets, self.membership, compacted)
         self._tables = tables
+        self.pops = Pops(
+            tables,
+            self.puts,
+            self.statistics,
+            settings,
+            timers=self.timers.timers if self.timers is not None else None,
+            observe=self._observe,
+            clock=self.clock,
+        )
         modes = RequestModes(self.store.path / "config" / MODES_FILE)
         self._add_messages(tables, settings)
+        self._add_pops(tables, settings)
         for handlers in (*self._consuming(tables, settings.name), *self._administration(modes, settings.name)):
             self.router.add(handlers.routes())
 
@@ -337,6 +359,33 @@ class Broker:
 
         self.live_settings.listeners.append(changed)
 
+    def _add_pops(self, tables: Tables, settings: BrokerSettings) -> None:
+        """The handlers of consumers that pop."""
+        pops, clock = self.pops, self.clock
+        taking = PopHandlers(
+            tables,
+            pops.reader,
+            pops.giving,
+            pops.order_acks,
+            pops.log,
+            pops.polls,
+            pops.answering,
+            settings,
+            is_possible=pops.is_possible,
+            clock=clock,
+        )
+        watching = WatchHandlers(
+            tables, pops.reader, pops.log, pops.polls, pops.notifications, pops.answering, settings, clock=clock
+        )
+        acks = AckHandlers(tables, pops.giving, pops.order_acks, pops.log, pops.answering, self.statistics, clock=clock)
+        self.router.add_batch(BATCHED, acks.receive)
+        self.router.add({**taking.routes(), **watching.routes(), **acks.routes()})
+
+        def changed(new: BrokerSettings) -> None:
+            taking.settings = watching.settings = new
+
+        self.live_settings.listeners.append(changed)
+
     def _make_intake(self, settings: BrokerSettings) -> Intake:
         store = self.store
         unique_ids = UniqueIds(
@@ -382,7 +431,7 @@ class Broker:
             StatsHandlers(statistics),
             BrokerAdminHandlers(store, self.live_settings, runtime),
             StoreFileHandlers(store, broker_name=name),
-            AssignmentHandlers(self.topics, self.groups, self.membership, modes, broker_name=name),
+            AssignmentHandlers(self.topics, self.groups, self.membership, modes, broker_name=name, serves_pop=True),
         ]
 
 

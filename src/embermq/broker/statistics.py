@@ -137,6 +137,16 @@ class BrokerStatistics:
         """A message went to the group's dead letters, because it was given back too often."""
         self._add(StatsKind.DEAD_LETTER, f"{owner or 'null'}@{topic}@{group}@SEND_BACK_TO_DLQ", 1)
 
+    def count_acks(self, topic: str, group: str, messages: int) -> None:
+        """A group acknowledged messages that it popped."""
+        self._add(StatsKind.GROUP_ACK, f"{topic}@{group}", messages)
+        self._add(StatsKind.BROKER_ACK, self._cluster, messages)
+
+    def count_checkpoint(self, topic: str, group: str) -> None:
+        """A group popped messages of one queue."""
+        self._add(StatsKind.GROUP_CHECKPOINT, f"{topic}@{group}", 1)
+        self._add(StatsKind.BROKER_CHECKPOINT, self._cluster, 1)
+
     def note_put_time(self, ms: int) -> None:
         """How long the puts took that `more_puts` will tell of."""
         self.put_times.add(ms)
@@ -275,6 +285,8 @@ _TOPIC_PLACES: Final = {
     StatsKind.GROUP_GET: 0,
     StatsKind.QUEUE_GET: 0,
     StatsKind.SEND_BACK: 0,
+    StatsKind.GROUP_ACK: 0,
+    StatsKind.GROUP_CHECKPOINT: 0,
     StatsKind.PUT_TIME: 1,
     StatsKind.GET_TIME: 1,
     StatsKind.DEAD_LETTER: 1,
@@ -283,6 +295,8 @@ _GROUP_PLACES: Final = {
     StatsKind.GROUP_GET: 1,
     StatsKind.QUEUE_GET: 2,
     StatsKind.SEND_BACK: 1,
+    StatsKind.GROUP_ACK: 1,
+    StatsKind.GROUP_CHECKPOINT: 1,
     StatsKind.GET_TIME: 2,
     StatsKind.DEAD_LETTER: 2,
 }

@@ -9,6 +9,7 @@ from embermq.broker.settings import BrokerSettings
 from embermq.errors import TopicNotFound
 from embermq.format.tables import TopicTable
 from embermq.model.flags import Permission
+from embermq.model.pop import revive_topic_of
 from embermq.model.topic import (
     BENCHMARK_TOPIC,
     HALF_DONE_TOPIC,
@@ -133,6 +134,7 @@ def _system_topics(settings: BrokerSettings) -> list[TopicConfig]:
         topic(f"rmq_sys_SYNC_BROKER_MEMBER_{settings.name}", 1, Permission.INHERIT),
         topic(HALF_TOPIC),
         topic(HALF_DONE_TOPIC),
+        topic(revive_topic_of(settings.cluster), settings.revive_queues),
     ]
     if settings.auto_create_topics:
         topics.append(topic(TEMPLATE_TOPIC, settings.template_queues, ALL))

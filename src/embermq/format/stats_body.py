@@ -27,6 +27,10 @@ class StatsKind(Enum):
     BROKER_GET = auto()  # cluster
     BROKER_PUT_OF_USERS = auto()  # cluster
     BROKER_GET_OF_USERS = auto()  # cluster
+    GROUP_ACK = auto()  # topic@group
+    GROUP_CHECKPOINT = auto()  # topic@group
+    BROKER_ACK = auto()  # cluster
+    BROKER_CHECKPOINT = auto()  # cluster
 
 
 class Figure(NamedTuple):
@@ -56,6 +60,10 @@ FIGURES: Final = {
     "BROKER_GET_NUMS": Figure(StatsKind.BROKER_GET),
     "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": Figure(StatsKind.BROKER_PUT_OF_USERS),
     "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": Figure(StatsKind.BROKER_GET_OF_USERS),
+    "GROUP_ACK_NUMS": Figure(StatsKind.GROUP_ACK),
+    "GROUP_CK_NUMS": Figure(StatsKind.GROUP_CHECKPOINT),
+    "BROKER_ACK_NUMS": Figure(StatsKind.BROKER_ACK),
+    "BROKER_CK_NUMS": Figure(StatsKind.BROKER_CHECKPOINT),
 }
 
 

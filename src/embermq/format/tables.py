@@ -54,6 +54,7 @@ class OffsetTable:
     version: DataVersion
     offsets: Mapping[tuple[str, str], Mapping[int, int]]
     light_offsets: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    log_position: int | None = None  # ours alone: everything popped before it is counted in
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +98,14 @@ def decode_offsets(data: str | bytes) -> OffsetTable:
     fields = parse_fields(data, "offsets")
     offsets = {_split_key(key): read_integers(value, key) for key, value in fields.items("offsetTable")}
     light = {_split_key(key): read_integer(value, key) for key, value in fields.items("lmqOffsetTable")}
-    return OffsetTable(read_version(fields), offsets, light)
+    position = fields.integer("logPosition", -1)
+    return OffsetTable(read_version(fields), offsets, light, position if position >= 0 else None)
 
 
 def encode_offsets(table: OffsetTable) -> bytes:
-    """The text of consumerOffset.json, which has no light queues."""
-    return encode_table(offset_members(table))
+    """The text of consumerOffset.json, which has no light queues. RocketMQ passes over what is ours alone."""
+    own = {} if table.log_position is None else {"logPosition": table.log_position}
+    return encode_table({**offset_members(table), **own})
 
 
 def encode_light_offsets(table: OffsetTable) -> bytes:

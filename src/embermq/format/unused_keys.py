@@ -57,7 +57,7 @@ _OF_BROKER: Final = """
     logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSwapEnable
     maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan
     maxFilterMessageSize maxHaTransferByteInSecond maxLmqConsumeQueueNum
-    maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
+    maxMsgsNumBatch maxOffsetMapSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
     maxSlaveResendLength maxStatsIdleTimeInMinutes maxTopicLength maxTransferBytesOnMessageInDisk
     maxTransferCountOnMessageInDisk memTableFlushIntervalMs messageIndexSafe messageStorePlugIn
     metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
@@ -66,7 +66,7 @@ _OF_BROKER: Final = """
     osPageCacheBusyTimeOutMills popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
     popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
     popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
-    popLongPollingForceNotifyInterval popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
+    popLongPollingForceNotifyInterval popPollingMapSize popResponseReturnActualRetryTopic
     popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead preferredLeaderId printChannelGroups
     printChannelGroupsMinNum processReplyMessageThreadPoolNums pullBatchMaxMessageCount
     pullMessageThreadPoolNums pullThreadPoolQueueCapacity putConsumeQueueDataByFileChannel
@@ -75,7 +75,7 @@ _OF_BROKER: Final = """
     realTimePersistRocksDBConfig recheckReputOffsetFromCq recoverConcurrently
     recoverThreadPoolNums redeleteHangedFileInterval registerBrokerTimeoutMills rejectPullConsumerEnable
     replicasPerDiskPartition replyThreadPoolQueueCapacity
-    retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum
+    retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow
     reviveScanTime rmqAddressServerDomain rmqAddressServerSubGroup rocketmqHome rocksdbCompressionType
     rocksdbCQDoubleWriteEnable rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold sampleCountThreshold
     sampleSteps scanAvailableNameSrv scheduleAsyncDeliverMaxPendingLimit

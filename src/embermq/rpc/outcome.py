@@ -17,6 +17,7 @@ _CODES: tuple[tuple[type[BaseException], ResponseCode], ...] = (
     (errors.GroupNotFound, ResponseCode.GROUP_NOT_EXIST),
     (errors.MessageNotFound, ResponseCode.QUERY_NOT_FOUND),
     (errors.TransactionTooLate, ResponseCode.ILLEGAL_OPERATION),
+    (errors.NotPopped, ResponseCode.NO_MESSAGE),
     (errors.StagedMissing, ResponseCode.QUERY_NOT_FOUND),
     (errors.NotSubscribed, ResponseCode.SUBSCRIPTION_NOT_EXIST),
     (errors.SubscriptionOutdated, ResponseCode.SUBSCRIPTION_NOT_LATEST),

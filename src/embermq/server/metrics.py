@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from embermq.broker.counting import Counter as Counted
 from embermq.broker.membership import Membership
+from embermq.broker.pop.figures import PopFigures
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
@@ -29,6 +30,7 @@ from embermq.server.code_names import answer_name, request_name
 from embermq.server.exposition import Family, Row
 from embermq.server.lags import Lag, iter_lags
 from embermq.server.meters import Histogram, LoopLag, MessageSizes, RpcTimes, sum_histograms
+from embermq.server.pop_metrics import pop_families
 from embermq.server.timer_metrics import timer_families
 from embermq.store.groups import Groups
 from embermq.store.offsets import ConsumerOffsets
@@ -75,6 +77,7 @@ class Parts(Protocol):
     @property
     def clock(self) -> Clock: ...
     def timer_figures(self) -> TimerFigures: ...
+    def pop_figures(self) -> PopFigures: ...
 
 
 class Meters(NamedTuple):
@@ -118,6 +121,7 @@ class BrokerMetrics:
         yield from _lag_families(list(iter_lags(self._parts.store, self._parts.offsets, self._parts.clock.now_ms())))
         yield from self._storage()
         yield from timer_families(self._parts.timer_figures())
+        yield from pop_families(self._parts.pop_figures())
         yield self._rpc()
         yield from self._creations()
         yield from self._ours()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from embermq.clock import Clock
@@ -26,6 +26,7 @@ class Groups:
 
     def __init__(self, path: Path, *, clock: Clock, auto_create: bool) -> None:
         self.auto_create = auto_create  # whether the first use of an unknown group makes it
+        self.deletion_listeners: list[Callable[[str], None]] = []
         self._path = path
         self._clock = clock
         table = read_with_backup(path, decode_groups) or GroupTable(DataVersion(), {})
@@ -64,6 +65,8 @@ class Groups:
             raise GroupNotFound(name)
         groups = {key: value for key, value in self._table.groups.items() if key != name}
         self._replace(groups, {key: value for key, value in self._table.forbidden.items() if key != name})
+        for listener in self.deletion_listeners:
+            listener(name)
 
     def is_forbidden(self, group: str, topic: str) -> bool:
         """Whether the group may not read this topic."""

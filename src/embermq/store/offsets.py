@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,9 @@ class ConsumerOffsets:
         self._path = path
         self._clock = clock
         table = read_with_backup(path, decode_offsets) or OffsetTable(DataVersion(), {})
+        self.saved_position = table.log_position  # everything popped before it was counted in; None: nobody knows
+        self.saved_ms = int(path.stat().st_mtime * 1000) if path.exists() else 0
+        self.position: Callable[[], int | None] = lambda: None  # the same of this moment
         self._version = table.version
         self._committed: _Table = {key: dict(queues) for key, queues in table.offsets.items()}
         self._pending: _Table = {}
@@ -131,9 +134,10 @@ class ConsumerOffsets:
 
     def table(self) -> OffsetTable:
         """What is committed at this moment, as a copy."""
+        position = self.position()  # first: what is committed from now on is more than it promises
         # Copying one map is a single step of the interpreter: the thread of the commits cannot get in between.
         committed = {key: queues.copy() for key, queues in self._committed.copy().items()}
-        return OffsetTable(self._version, committed)
+        return OffsetTable(self._version, committed, log_position=position)
 
     def save(self) -> None:
         """Bring the offsets to disk if they changed since the last time. Raises StoreUnwritable."""

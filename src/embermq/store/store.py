@@ -185,6 +185,11 @@ class Store:
         is_sync = self.settings.durability is Durability.SYNC
         return self._parts.flusher.flushed if is_sync else self._parts.commit_log.chain.end
 
+    @property
+    def flushed(self) -> int:
+        """The log position before which everything is on disk."""
+        return self._parts.flusher.flushed
+
     def wait_for_disk(self, position: int) -> None:
         """Return when the disk has the log up to `position`. Raises FlushTimeout or SyncFailed."""
         self._parts.flusher.wait(position, self.settings.sync_timeout_ms)
@@ -219,19 +224,13 @@ class Store:
         return replace(batch, messages=[message for message in batch if wanted.accepts(message.tags)])
 
     def read(
-        self,
-        topic: str,
-        *,
-        queue: int,
-        offset: int,
-        limit: int,
-        max_bytes: int,
-        accept: Callable[[int], bool] | None = None,
-    ) -> Found:
+        self, topic: str, *, queue: int, offset: int, limit: int, max_bytes: int,
+        accept: Accept | None = None, wanted: Wanted | None = None,
+    ) -> Found:  # fmt: skip
         """The same as bytes in mapped memory; `accept` is asked with each tags code. For brokers."""
         self._check_open()
-        found = self._parts.queues.find(topic, queue)
-        return read_queue(found, self._parts.commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept)
+        found, commit_log = self._parts.queues.find(topic, queue), self._parts.commit_log
+        return read_queue(found, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted)
 
     def read_bytes(
         self, topic: str, *, queue: int, offset: int, limit: int, max_bytes: int,

@@ -91,6 +91,13 @@ SAMPLES: dict[int, Sample] = {
     Code.FIND_PUBLISHED: Sample(("Topic:orders Pub", "Topic:bills Pub"), TOPICS),
     Code.PULL_MESSAGE: Sample(PULL, BOTH),
     Code.LITE_PULL_MESSAGE: Sample(PULL, BOTH),
+    Code.POP_MESSAGE: Sample(PULL, BOTH),
+    Code.PEEK_MESSAGE: Sample(PULL, BOTH),
+    Code.NOTIFICATION: Sample(PULL, BOTH),
+    Code.POLLING_INFO: Sample(("Topic:orders Get", "Group:billing Get"), BOTH),
+    Code.ACK_MESSAGE: Sample(PULL, {**GROUP, "topic": "%RETRY%billing_orders"}),
+    Code.CHANGE_MESSAGE_INVISIBLE_TIME: Sample(PULL, BOTH),
+    Code.BATCH_ACK_MESSAGE: Sample(PULL, body={"acks": [{"c": "billing", "t": "orders"}]}),
     Code.CONSUMER_SEND_MSG_BACK: Sample(
         ("Group:billing Sub", "Topic:orders Sub"), {"group": "billing", "originTopic": "orders"}
     ),

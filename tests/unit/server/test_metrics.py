@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from embermq import Store
 from embermq.broker.membership import Membership
+from embermq.broker.pop.figures import PopFigures, ReviveFigures
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import ENGINE, PLAIN, Stages
 from embermq.broker.statistics import BrokerStatistics
@@ -52,9 +53,13 @@ class Parts:
     clock: ManualClock
     meters: Meters
     timer: TimerFigures = field(default_factory=TimerFigures)
+    pops: PopFigures = field(default_factory=PopFigures)
 
     def timer_figures(self) -> TimerFigures:
         return self.timer
+
+    def pop_figures(self) -> PopFigures:
+        return self.pops
 
     def scrape(self) -> Series:
         metrics = BrokerMetrics(self, self.meters, waiting={"send": lambda: 3}, connections=lambda: 5)
@@ -292,3 +297,21 @@ def test_what_waits_for_its_time(parts: Parts) -> None:
     assert [found[name, frozenset()] for name in names] == [2, 1, 7]
     assert found["rocketmq_timer_enqueue_total", frozenset()] == 9
     assert found["rocketmq_timer_dequeue_total", frozenset()] == 6
+
+
+def test_pops_are_told_under_rocketmqs_names(parts: Parts) -> None:
+    parts.pops = PopFigures(
+        [ReviveFigures(behind=2, pending=3, late_ms=40, revived=5), ReviveFigures(0, 1, 0, 0)],
+        written={(0, "ck"): 4, (0, "ack"): 6, (0, "bAck"): 7},
+        read={(1, "ck"): 8},
+        unsettled=9,
+    )
+    series = parts.scrape()
+    written, read = "rocketmq_pop_revive_in_message_total", "rocketmq_pop_revive_out_message_total"
+    assert value(series, written, queue_id="0", revive_message_type="ACK") == 13
+    assert value(series, read, queue_id="1", revive_message_type="CK") == 8
+    assert value(series, "rocketmq_pop_revive_retry_messages_total", queue_id="0", put_status="PUT_OK") == 5
+    assert value(series, "rocketmq_pop_revive_lag", queue_id="0") == 2
+    assert value(series, "rocketmq_pop_revive_latency", queue_id="0") == 40
+    assert value(series, "rocketmq_pop_offset_buffer_size") == 9
+    assert value(series, "rocketmq_pop_checkpoint_buffer_size") == 4

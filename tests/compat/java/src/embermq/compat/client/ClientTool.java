@@ -31,6 +31,7 @@ import java.util.concurrent.Executors;
  *   request   target, message, timeoutMs: a request and its reply
  *   deliveries  target, count, timeoutMs: waits for that many deliveries; gives all so far; see Listening
  *   poll      target, count, timeoutMs: what a lite pull consumer gets
+ *   pops      target (a producer), what (pop, ack, ackBatch, change), …; see Popping
  *   raw       address, code, fields, body, oneway: one frame and its answer; see RawRequests
  *   mqadmin   args: what the command printed
  */
@@ -82,6 +83,7 @@ public final class ClientTool {
             case "request" -> Sending.request(clients.producer(target), request);
             case "deliveries" -> clients.listener(target).wait(request);
             case "poll" -> Clients.poll(clients.lite(target), request);
+            case "pops" -> new Popping(clients.producer(target), request).run();
             case "raw" -> raw.send(request);
             case "mqadmin" -> Mqadmin.run(request.getJSONArray("args").toJavaList(String.class));
             default -> throw new IllegalArgumentException("no such op: " + request.getString("op"));

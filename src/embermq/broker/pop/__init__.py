@@ -1,0 +1,1 @@
+"""Consuming by pop: the broker remembers who has which message, instead of how far each consumer is."""
