@@ -1,4 +1,4 @@
-"""A program that reads, streams, writes and archives with a Spark cluster.
+"""A program that reads, streams, writes, archives, verifies and rebuilds with a Spark cluster.
 
     python cluster_client.py <master> <store> <output directory> <name server>
 
@@ -44,8 +44,11 @@ def main(master: str, store: str, output: str, namesrv: str) -> None:
         copied = shutil.copytree(store, f"{output}/store")
         done = jobs.archive(spark, copied, f"{output}/archive", format="delta")
         archived = jobs.history(spark, f"{output}/archive", copied).count() if done.batches else 0
+        damages = jobs.verify(spark, store, range_size=100_000).count()
+        rebuilt = jobs.rebuild(spark, store, f"{output}/rebuilt", range_size=100_000)
         executors = spark.range(0, 64, 1, 16).mapInArrow(_name_executor, "name string").distinct().count()
-        print(json.dumps({"counts": counts, "streamed": streamed, "archived": archived, "executors": executors}))
+        facts = {"counts": counts, "streamed": streamed, "archived": archived, "executors": executors}
+        print(json.dumps({**facts, "damages": damages, "rebuilt": rebuilt.records}))
     finally:
         spark.stop()
 

@@ -49,5 +49,8 @@ def test_a_cluster_reads_streams_and_writes(master: str, stores: GoldenStores, e
     seen = json.loads(done.stdout.splitlines()[-1])
     expected = Counter(facts["topic"] for place, facts in stores.records.items() if place[0] == "basic")
     total = expected.total()
-    assert seen == {"counts": expected, "streamed": total, "archived": total, "executors": WORKERS}
+    counted = {"counts": expected, "streamed": total, "archived": total, "rebuilt": total}
+    assert seen == {**counted, "damages": 0, "executors": WORKERS}
+    queue = Path("consumequeue", next(iter(expected)), "0", f"{0:020d}")
+    assert (tmp_path / "output" / "rebuilt" / queue).read_bytes() == (stores.paths["basic"] / queue).read_bytes()
     assert bodies(ember, "cluster") == Counter(b"%d" % number for number in range(100))

@@ -73,7 +73,7 @@ class PartResult(NamedTuple):
 
 def fingerprint(task: FingerprintTask, report: Report) -> Fingerprinted:
     """Write the fingerprints of a range. A task that is run again writes the same."""
-    walk = RangeWalk(task.part, delay_levels=())
+    walk = RangeWalk(task.part, delay_levels=(), with_keys=False)
     writer = EntryWriter(Path(task.output), FILE_SIZE)
     data, start = open_view(task.part.path), task.part.start
     runs: dict[QueueKey, list[Run]] = {}

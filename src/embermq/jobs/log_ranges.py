@@ -122,7 +122,9 @@ def open_view(path: str) -> memoryview:
 class RangeWalk:
     """Goes over the records of a range, in their order."""
 
-    def __init__(self, part: LogRange, *, delay_levels: Sequence[int]) -> None:
+    def __init__(self, part: LogRange, *, delay_levels: Sequence[int], with_keys: bool = True) -> None:
+        """Without `with_keys`, pieces that kernels find tell no keys."""
+        self._with_keys = with_keys
         self._part = part
         self._levels = delay_levels
         self._data = open_view(part.path)[: min(part.file_size, part.limit - part.start)]
@@ -173,7 +175,7 @@ class RangeWalk:
         """Records from byte `at` on that kernels know what to do with; None if plain code must look."""
         from embermq.jobs.found_ranges import find_records  # not there without numba
 
-        return find_records(self._data, at, stop, self._part.start)
+        return find_records(self._data, at, stop, self._part.start, with_keys=self._with_keys)
 
     def _find_plain(self, at: int, stop: int) -> tuple[list[Placed], int | None]:
         """Some records from byte `at` on, and where to go on; None at the end of the file's records."""

@@ -114,7 +114,8 @@ class FillQueueTask(NamedTuple):
 
 def scatter(task: ScatterTask, report: Report) -> Scattered:
     """Write the queue entries of a range, and stage the rest."""
-    walk = RangeWalk(task.part, delay_levels=task.delay_levels)
+    with_keys = task.with_index and task.only is None
+    walk = RangeWalk(task.part, delay_levels=task.delay_levels, with_keys=with_keys)
     sorter = _Sorter(task)
     try:
         for piece in walk.iter_pieces(report):
