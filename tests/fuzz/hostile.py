@@ -23,7 +23,7 @@ from tests.fuzz.scene import SOUND
 
 ROOT: Final = Path(__file__).parents[2]
 WIRE: Final = ROOT / "tests" / "golden" / "data" / "wire"
-UNKNOWN_CODES: Final = (-1, 0, 1, 9, 13, 99, 999, 32_767, -32_768, 200_049, 200_050, 2**31 - 1, -(2**31))
+UNKNOWN_CODES: Final = (-1, 0, 1, 9, 13, 99, 999, 32_767, -32_768, 200_049, 200_057, 2**31 - 1, -(2**31))
 ACCESS_CODES: Final = (3001, 3002, 3003, 3004, 3005, 3006, 3007, 3008, 3009, 3010)
 CODES: Final = (*map(int, RequestCode), *UNKNOWN_CODES, *ACCESS_CODES)
 

@@ -57,6 +57,28 @@ _HEARTBEAT: Final = {
     ],
     "producerDataSet": [{"groupName": "P"}],
 }  # fmt: skip
+_POP: Final = {
+    **_GROUP, **_QUEUE, "maxMsgNums": "8", "invisibleTime": "60000", "pollTime": "100", "bornTime": "0",
+    "initMode": "0", "expType": "TAG", "exp": "*", "order": "false",
+}  # fmt: skip
+_ACK: Final = {**_GROUP, **_QUEUE, "offset": "0", "extraInfo": "0 1700000000000 1000 3 0 broker-a 0 0"}
+_ORDERED_ACK: Final = {**_ACK, "extraInfo": "0 1700000000000 1000 999 0 broker-a 0 0"}
+_ACKS: Final = {
+    "brokerName": "broker-a",
+    "acks": [
+        {
+            "b": "AQ==",
+            "c": "billing",
+            "it": 1000,
+            "pt": 1700000000000,
+            "q": 0,
+            "r": "0",
+            "rq": 3,
+            "so": 0,
+            "t": "orders",
+        }
+    ],
+}
 _JOB: Final = {"job": "billing"}
 _STAGED: Final = encode_staged([StagedMessage(0, 0, 0, 1_700_000_000_000, b"hello", b"WAIT\x01true\x02")])
 _LOG_FILE: Final = f"commitlog/{0:020}"
@@ -73,6 +95,13 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     11: [({**_GROUP, **_QUEUE, "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "2", "commitOffset": "0",
            "suspendTimeoutMillis": "100", "subVersion": "1700000000000"}, b"")],
     15: [({**_GROUP, **_QUEUE, "commitOffset": "1"}, b"")],
+    200_050: [(_POP, b""), ({**_POP, "order": "true"}, b"")],
+    200_051: [(_ACK, b""), (_ORDERED_ACK, b"")],
+    200_052: [(_POP, b"")],
+    200_053: [({**_ORDERED_ACK, "invisibleTime": "500"}, b"")],
+    200_054: [(_POP, b"")],
+    200_055: [(_POP, b"")],
+    200_151: [({}, _json(_ACKS))],
     18: [({}, _json({"topicConfigList": [_TOPIC]}))],
     33: [({"offset": "0"}, b"")],
     34: [({}, _json(_HEARTBEAT))],

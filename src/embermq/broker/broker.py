@@ -431,7 +431,9 @@ class Broker:
             StatsHandlers(statistics),
             BrokerAdminHandlers(store, self.live_settings, runtime),
             StoreFileHandlers(store, broker_name=name),
-            AssignmentHandlers(self.topics, self.groups, self.membership, modes, broker_name=name, serves_pop=True),
+            AssignmentHandlers(
+                self.topics, self.groups, self.membership, modes, broker_name=name, serves_pop=self.pops.is_possible
+            ),
         ]
 
 

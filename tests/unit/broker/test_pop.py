@@ -226,6 +226,8 @@ def test_a_short_time_goes_straight_to_the_revive_topic(tmp_path: Path) -> None:
         ({"invisibleTime": "soon"}, ResponseCode.INVALID_PARAMETER, "no number"),
         ({"topic": "writeonly", "queueId": 0}, ResponseCode.NO_PERMISSION, "read permission"),
         ({"consumerGroup": "no group!"}, ResponseCode.INVALID_PARAMETER, "no group!"),
+        ({"attemptId": "a" * 257, "order": "true"}, ResponseCode.INVALID_PARAMETER, "at most 256"),
+        ({"attemptId": "\ud800", "order": "true"}, ResponseCode.INVALID_PARAMETER, "printable"),
         ({"expType": "REGEX"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "REGEX"),
     ],
 )

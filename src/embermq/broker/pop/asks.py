@@ -22,6 +22,7 @@ Accept = Callable[[int], bool]
 ALL_QUEUES: Final = -1
 INIT_MAX: Final = 1
 LONGEST_POLL_MS: Final = 120_000
+LONGEST_ATTEMPT: Final = 256  # characters
 
 
 class Ask(NamedTuple):
@@ -87,8 +88,15 @@ def parse_watch(request: Command, tables: Tables, settings: BrokerSettings, now:
         poll_ms,
         min(born_ms, now) + poll_ms,
         is_fifo=bool(find_boolean(fields, "order")),
-        attempt=fields.get("attemptId") or None,
+        attempt=_parse_attempt(fields.get("attemptId")),
     )
+
+
+def _parse_attempt(text: str | None) -> str | None:
+    """The id of an attempt, which is kept in a file. Raises IllegalField."""
+    if text and (len(text) > LONGEST_ATTEMPT or not text.isprintable()):
+        raise IllegalField("attemptId", f"{text[:80]!r}; at most {LONGEST_ATTEMPT} printable characters are allowed")
+    return text or None
 
 
 def _parse_filter(request: Command, settings: BrokerSettings) -> tuple[Accept | None, SqlWanted | None]:
