@@ -84,7 +84,7 @@ class Archived:
 
 
 class Archiver:
-    """One archive and its store. All but `open` is for inside of the block that it gives, where nobody else adds to it."""
+    """One archive and its store. All but `open` is for inside of its block, in which nobody else adds to it."""
 
     def __init__(
         self, place: StorePlace, table: Table, options: ArchiveOptions, runner: Runner, progress: Progress
