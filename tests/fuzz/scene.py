@@ -7,11 +7,13 @@ group `billing`, so that they get past the first checks.
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from typing import Final
 
 from embermq.broker.broker import Broker
 from embermq.format.command import make_request
+from embermq.format.recall_handle import RecallHandle, encode_recall_handle
 from embermq.format.staged import StagedMessage, encode_staged
 from tests.unit.broker.brokers import Client, send_fields
 from tests.unit.broker.peers import RecordingPeer
@@ -57,6 +59,13 @@ _HEARTBEAT: Final = {
     ],
     "producerDataSet": [{"groupName": "P"}],
 }  # fmt: skip
+_END: Final = {
+    "topic": "orders", "producerGroup": "P", "tranStateTableOffset": "0", "commitLogOffset": "0", "msgId": "half",
+    "transactionId": "half", "fromTransactionCheck": "false",
+}  # fmt: skip
+_HANDLE: Final = encode_recall_handle(
+    RecallHandle("orders", "broker-a", time.time_ns() // 1_000_000 + 3_600_000, "id0")
+)
 _POP: Final = {
     **_GROUP, **_QUEUE, "maxMsgNums": "8", "invisibleTime": "60000", "pollTime": "100", "bornTime": "0",
     "initMode": "0", "expType": "TAG", "exp": "*", "order": "false",
@@ -128,6 +137,8 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     352: [({"group": "billing"}, b"")],
     353: [({**_BOTH, "readable": "true"}, b"")],
     401: [({}, _json(_MODE))],
+    37: [({**_END, "commitOrRollback": how}, b"") for how in ("8", "12")],
+    370: [({"topic": "orders", "producerGroup": "P", "recallHandle": _HANDLE}, b"")],
     30001: [({**send_fields("orders"), **_JOB, "task": "t", "sequence": "0", "crc": str(zlib.crc32(_STAGED))},
              _STAGED)],
     30002: [({**_JOB, "batch": "3", "topics": "orders"}, _json(_PLAN))],
@@ -143,6 +154,8 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
 async def prepare(broker: Broker, peer: RecordingPeer) -> None:
     """Messages of the topic `orders`, and a member of the group `billing` at the other end of `peer`."""
     client = Client(broker)
+    half = await client.ask(310, send_fields("orders", TRAN_MSG="true", PGROUP="P", UNIQ_KEY="half"), b"half")
+    assert half.code == 0, half  # at position 0, which is where `_END` looks for it
     for number in range(5):
         answer = await client.ask(310, send_fields("orders", KEYS=f"k{number}", UNIQ_KEY=f"id{number}"), b"hello")
         assert answer.code == 0, answer

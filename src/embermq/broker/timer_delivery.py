@@ -110,10 +110,10 @@ class TimerDelivery:
                 log.exception("delivery of timer messages failed; it is tried again")
                 wait_s = LONGEST_SLEEP_S
             if wait_s is None or wait_s > 0:
+                # Not wait_for: Python 3.11's can lose the cancelling of this task.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(
-                        self._arrival.wait(), None if wait_s is None else min(wait_s, LONGEST_SLEEP_S)
-                    )
+                    async with asyncio.timeout(None if wait_s is None else min(wait_s, LONGEST_SLEEP_S)):
+                        await self._arrival.wait()
 
     async def _turn(self) -> float | None:
         """Do what there is to do; returns the seconds until there is more, None if nothing waits."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 MARKS_FOLDER: Final = "archived"
 _ARCHIVE: Final = re.compile(r"[0-9a-f]{32}")
+_writing = threading.Lock()  # of one mark, two writes at once would use the same temporary file
 
 
 class ArchiveMark(NamedTuple):
@@ -39,8 +41,9 @@ def write_mark(store: Path, mark: ArchiveMark) -> None:
     """Leave a mark in the directory of a store, durably. Raises OSError."""
     assert is_archive(mark.archive), mark
     folder = store / MARKS_FOLDER
-    make_directory(folder)
-    replace_file(folder / f"{mark.archive}.json", json.dumps(mark._asdict()).encode())
+    with _writing:
+        make_directory(folder)
+        replace_file(folder / f"{mark.archive}.json", json.dumps(mark._asdict()).encode())
 
 
 def find_archived(store: Path) -> int:
