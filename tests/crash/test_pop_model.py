@@ -231,5 +231,5 @@ class PopMachine(RuleBasedStateMachine):
 
 TestPopModel = PopMachine.TestCase
 TestPopModel.settings = settings(
-    max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=10, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
