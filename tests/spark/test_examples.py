@@ -82,9 +82,9 @@ def test_join_of_topics(example: Example, data: Path) -> None:
 
 def test_replay_of_a_day(example: Example, data: Path, ember: Served) -> None:
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    said = example.run("replay_day.py", data, "orders", today, ember.namesrv, "orders-again")
-    assert f"7 messages of orders, stored on {today} (UTC), are in orders-again" in said
-    assert bodies(ember, "orders-again") == Counter(ORDERS)
+    said = example.run("replay_day.py", data, "orders", today, ember.namesrv, "orders-of-a-day")
+    assert f"7 messages of orders, stored on {today} (UTC), are in orders-of-a-day" in said
+    assert bodies(ember, "orders-of-a-day") == Counter(ORDERS)
 
 
 def test_no_example_is_left_out() -> None:

@@ -33,14 +33,14 @@ from embermq.format.staged import (
 )
 from embermq.model.properties import REAL_TOPIC, find_property
 from embermq.model.staged import StagedTask
-from embermq.model.topic import SCHEDULE_TOPIC
+from embermq.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from embermq.store.state import refusal_of
 
 log = logging.getLogger(__name__)
 
 STAGED_FOLDER: Final = "staged"
 CHUNKS_SUFFIX: Final = ".chunks"
-_WAITING: Final = SCHEDULE_TOPIC.encode()
+_WAITING: Final = frozenset({SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode()})
 _REAL_TOPIC: Final = REAL_TOPIC.encode()
 
 
@@ -199,7 +199,7 @@ class StagedFiles:
 def _topic_of(draft: DraftFields) -> bytes:
     """Where a message goes in the end: one with a delay waits elsewhere."""
     topic = draft[0]
-    return find_property(draft[3], _REAL_TOPIC) or topic if topic == _WAITING else topic
+    return find_property(draft[3], _REAL_TOPIC) or topic if topic in _WAITING else topic
 
 
 def _iter_chunks(path: Path) -> Iterator[tuple[Chunk, list[DraftFields]]]:

@@ -53,7 +53,7 @@ class Retries:
                 if at == offset:
                     return decode_record(data, position)
         except (CorruptRecord, OutOfRange) as error:
-            log.error("message cannot be revived topic=%s queue=%d offset=%d %s", topic, queue, offset, error)
+            log.error("message cannot be revived topic=%s queue=%d offset=%d reason=%s", topic, queue, offset, error)
             return None
         log.warning("message is no longer there to be revived topic=%s queue=%d offset=%d", topic, queue, offset)
         return None

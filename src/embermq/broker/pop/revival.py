@@ -210,7 +210,9 @@ class Revival:
             elif tag in (ACK_TAG, BATCH_ACK_TAG):
                 queue.add_ack(decode_ack(record.body, broker=self._broker))
         except CorruptRecord as error:
-            log.error("record of the revive topic cannot be read queue=%d offset=%d %s", queue.number, offset, error)
+            log.error(
+                "record of the revive topic cannot be read queue=%d offset=%d reason=%s", queue.number, offset, error
+            )
 
     async def _revive(self, queue: ReviveQueue, due: Sequence[_Pending]) -> None:
         drafts: list[DraftFields] = []
