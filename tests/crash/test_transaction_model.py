@@ -56,6 +56,7 @@ class Known:
     state: State = State.OPEN
     handles: list[Begun] = field(default_factory=list)
     checks: int = 0
+    is_unmarked: bool = False  # committed, and the mark that says so was torn: until that is noticed, a second commit is taken
 
 
 class TransactionMachine(RuleBasedStateMachine):
@@ -121,6 +122,9 @@ class TransactionMachine(RuleBasedStateMachine):
         known = self.known[body]
         handle = data.draw(st.sampled_from(known.handles))
         answer = self.run(self.producer.end(handle, how))
+        if known.is_unmarked and how == COMMIT:
+            self.last = None
+            return
         assert (answer.code == 0) is (known.state is State.OPEN), (known, answer.remark)
         if answer.code == 0:
             known.state = State.COMMITTED if how == COMMIT else State.ROLLED_BACK
@@ -198,6 +202,8 @@ class TransactionMachine(RuleBasedStateMachine):
             del self.known[body]
         elif known.state is State.ROLLED_BACK:
             known.state = State.OPEN  # nobody knows of it any more, and its producer is asked again
+        elif known.state is State.COMMITTED:
+            known.is_unmarked = True
         self.last = None
 
     def die(self, *, is_torn: bool = False) -> None:

@@ -187,7 +187,11 @@ class TransactionHandlers:
             raise TransactionNotFound(f"the transaction at offset {half.record.offset} {why}; nothing was changed")
         if taken.offset != half.record.offset:  # one that was put back since: it knows how often
             half = self._halves.read(taken) or half
-        draft = committed_draft(half) if how == COMMIT and not self._is_committed(half) else None
+        is_committed = self._is_committed(half)
+        if is_committed and how == ROLL_BACK:
+            self._halves.give_back([taken])
+            raise TransactionNotFound(f"the transaction at offset {taken.offset} was committed before")
+        draft = committed_draft(half) if how == COMMIT and not is_committed else None
         return _End(peer, request, half.topic, half.queue, taken, began, draft, half)
 
     def _find(self, request: Command) -> Half:
