@@ -10,6 +10,7 @@ from embermq.format.queue_entry import tags_code
 from embermq.format.record import DraftFields, Scanned, scan_record
 from embermq.log.placed import Placed
 from embermq.model.flags import SysFlag
+from embermq.model.many_properties import ManyProperties
 from embermq.model.properties import (
     DELAY,
     INNER_BASE,
@@ -26,8 +27,6 @@ NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records s
 _is_topic = lru_cache(maxsize=4096)(is_directory_name)
 _TAGS = TAGS.encode()
 _SCHEDULE = SCHEDULE_TOPIC.encode()
-_FIRST_TAGS = _TAGS + b"\x01"
-_INNER_TAGS = b"\x02" + _FIRST_TAGS
 _DELAY = DELAY.encode()
 _INNER_NUM = INNER_NUM.encode()
 _INNER_BASE = INNER_BASE.encode()
@@ -48,26 +47,13 @@ def tags_code_of(topic: str, properties: bytes, store_time: int, delay_levels: S
 
 def tags_codes(drafts: Sequence[DraftFields], store_time: int, delay_levels: Sequence[int]) -> list[int]:
     """The same for many drafts."""
-    codes: list[int] = []
-    add = codes.append
-    known: dict[bytes, int] = {}
-    for topic, _, _, properties, *_ in drafts:
-        # The usual ones, found without a call: no tags, or tags in the middle of the properties.
-        begin = properties.rfind(_INNER_TAGS) + len(_INNER_TAGS)
-        end = properties.find(b"\x02", begin)
-        if topic == _SCHEDULE or properties.startswith(_FIRST_TAGS):
-            add(tags_code_of(topic.decode(), properties, store_time, delay_levels))
-        elif begin < len(_INNER_TAGS):
-            add(0)
-        elif end <= begin:
-            add(tags_code_of(topic.decode(), properties, store_time, delay_levels))
-        else:
-            tags = properties[begin:end]
-            code = known.get(tags)
-            if code is None:
-                code = known[tags] = tags_code(tags.decode())
-            add(code)
-    return codes
+    tags = ManyProperties([draft[3] for draft in drafts]).find(_TAGS)
+    if tags is None or any(draft[0] == _SCHEDULE for draft in drafts):
+        return [tags_code_of(draft[0].decode(), draft[3], store_time, delay_levels) for draft in drafts]
+    if not tags:
+        return [0] * len(drafts)
+    codes = {each: tags_code(each.decode()) for each in set(tags)}
+    return [codes[each] for each in tags]
 
 
 def placed_of(scanned: Scanned, position: int, delay_levels: Sequence[int]) -> Placed:

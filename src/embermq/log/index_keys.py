@@ -11,19 +11,19 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 from embermq.log.placed import Placed, PlacedBatch
 from embermq.model.flags import SysFlag
 from embermq.model.hashing import java_hash
+from embermq.model.many_properties import ManyProperties
 from embermq.model.properties import KEYS, UNIQ_KEY, find_property
 
 Row = tuple[int, tuple[int, int]]  # key hash, and of the record position and store time in ms
 
 _KEYS: Final = KEYS.encode()
 _UNIQUE_KEY: Final = UNIQ_KEY.encode()
-_UNIQUE: Final = _UNIQUE_KEY + b"\x01"
-_END: Final = 2  # of a property's value
 _WIDTH: Final = 64  # bytes that a text is filled up to
 _TOGETHER: Final = 256  # texts
 
@@ -64,24 +64,20 @@ def rows_of(items: Sequence[Placed], *, after: int) -> list[Row]:
 
 def _rows_of_batch(batch: PlacedBatch, after: int) -> list[Row]:
     """The same for records that were just appended: none of them is rolled back."""
-    texts: list[bytes] = []
+    topics, properties, positions = batch.columns()
+    many = ManyProperties(properties)
+    ids = many.find(_UNIQUE_KEY)
+    if ids and many.find(_KEYS) == [] and positions[0] > after:  # the usual ones: all they have is a unique id
+        texts = [topic + b"#" + key for topic, key in zip(topics, ids, strict=True)]
+        return list(zip(hash_texts(texts), zip(positions, repeat(batch.store_time)), strict=False))
+    texts = []
     places: list[tuple[int, int]] = []
-    store_time = batch.store_time
-    for topic, properties, position in batch.properties():
-        if b"KEY" not in properties or position <= after:
+    for topic, each, position in zip(topics, properties, positions, strict=True):
+        if b"KEY" not in each or position <= after:
             continue
-        place = (position, store_time)
-        begin = properties.rfind(_UNIQUE) + len(_UNIQUE)
-        end = properties.find(b"\x02", begin)
-        is_first = begin == len(_UNIQUE) or properties[begin - len(_UNIQUE) - 1] == _END
-        if is_first and end > begin >= len(_UNIQUE) and b"KEYS" not in properties:
-            # The usual one, found without a call: its unique id is the only key.
-            texts.append(topic + b"#" + properties[begin:end])
-            places.append(place)
-            continue
-        for key in _raw_keys(properties):
+        for key in _raw_keys(each):
             texts.append(topic + b"#" + key)
-            places.append(place)
+            places.append((position, batch.store_time))
     return list(zip(hash_texts(texts), places, strict=True))
 
 

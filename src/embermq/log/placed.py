@@ -7,7 +7,7 @@ Placed is made only when somebody looks at it. Plain code makes a `PlacedBatch`,
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from embermq.format.queue_entry import ENTRY
@@ -127,10 +127,9 @@ class PlacedBatch(Batch):
                 runs[topic, queue] = Run(topic, queue, offset, of_queue[queue])
         return [*runs.values()]
 
-    def properties(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Topic, properties and position of every record."""
-        for draft, position in zip(self._drafts, self._positions, strict=True):
-            yield draft[0], draft[3], position
+    def columns(self) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[int]]:
+        """The topics, properties and positions of all records."""
+        return [draft[0] for draft in self._drafts], [draft[3] for draft in self._drafts], self._positions
 
     def queues_of(self, topic: bytes) -> set[int]:
         return {draft[1] for draft in self._drafts if draft[0] == topic}
