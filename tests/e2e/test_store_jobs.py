@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,17 @@ def test_ctrl_c_leaves_no_half_result(store: Path, tmp_path: Path, workers: int)
 
 
 def test_a_job_tells_how_far_it_is_and_ends_with_its_result(store: Path, tmp_path: Path) -> None:
-    code, out, said = run("rebuild", store, "--out", tmp_path / "out", "--workers", 1, "--json")
+    with start("rebuild", store, "--out", tmp_path / "out", "--workers", 1, "--json") as process:
+        wait_until((tmp_path / ".out.unfinished" / "result" / "consumequeue").exists, seconds=PATIENCE_S)
+        process.send_signal(signal.SIGSTOP)  # so that it takes longer than a second on any machine
+        time.sleep(1.1)
+        process.send_signal(signal.SIGCONT)
+        out, said = process.communicate(timeout=PATIENCE_S)
     *steps, last = [json.loads(line) for line in out.splitlines()]
-    assert (code, said) == (0, "")
+    assert (process.returncode, said) == (0, "")
     assert (last["done"], last["records"]) == (True, 60_000)
-    for step in steps:  # one a second, so that a quick machine has none
+    assert steps
+    for step in steps:
         assert set(step["progress"]) == {"job", "step", "done", "total", "leftS"}
         assert 0 <= step["progress"]["done"] <= step["progress"]["total"]
 

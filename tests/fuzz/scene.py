@@ -12,14 +12,18 @@ import zlib
 from typing import Final
 
 from embermq.broker.broker import Broker
+from embermq.broker.transactions.halves import given_up_draft
 from embermq.format.command import make_request
 from embermq.format.recall_handle import RecallHandle, encode_recall_handle
 from embermq.format.staged import StagedMessage, encode_staged
+from embermq.model.topic import GIVEN_UP_TOPIC
 from tests.unit.broker.brokers import Client, send_fields
 from tests.unit.broker.peers import RecordingPeer
 
 CLIENT_ID: Final = "192.0.2.2@billing"
-MESSAGE_ID: Final = "7F00000100002A9F0000000000000000"  # 127.0.0.1:10911, position 0
+_ADDRESS: Final = "7F00000100002A9F"  # 127.0.0.1:10911
+MESSAGE_ID: Final = f"{_ADDRESS}{0:016X}"
+GIVEN_UP_POSITION: Final = 270  # behind a half message
 _GROUP: Final = {"consumerGroup": "billing"}
 _BOTH: Final = {"group": "billing", "topic": "orders"}
 _QUEUE: Final = {"topic": "orders", "queueId": "0"}
@@ -131,6 +135,7 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     309: [({**_GROUP, "clientId": CLIENT_ID, "msgId": MESSAGE_ID, "brokerName": "broker-a"}, b"")],
     314: [({"srcGroup": "billing", "destGroup": "other", "topic": "orders", "offline": "true"}, b"")],
     322: [({"brokerName": "broker-a", "brokerAddr": "192.0.2.1:10911"}, _json({"counter": 1, "timestamp": 2}))],
+    323: [({"topic": GIVEN_UP_TOPIC, "msgId": f"{_ADDRESS}{GIVEN_UP_POSITION:016X}"}, b"")],
     324: [(_REPLY, b"answer")],
     343: [({"group": "billing"}, b"")],
     345: [(_BOTH, b"")],
@@ -156,6 +161,8 @@ async def prepare(broker: Broker, peer: RecordingPeer) -> None:
     client = Client(broker)
     half = await client.ask(310, send_fields("orders", TRAN_MSG="true", PGROUP="P", UNIQ_KEY="half"), b"half")
     assert half.code == 0, half  # at position 0, which is where `_END` looks for it
+    given_up = await broker.puts.put([given_up_draft(broker.store.read_record(0))])
+    assert given_up.positions == [GIVEN_UP_POSITION], given_up
     for number in range(5):
         answer = await client.ask(310, send_fields("orders", KEYS=f"k{number}", UNIQ_KEY=f"id{number}"), b"hello")
         assert answer.code == 0, answer
