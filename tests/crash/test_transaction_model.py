@@ -56,7 +56,7 @@ class Known:
     state: State = State.OPEN
     handles: list[Begun] = field(default_factory=list)
     checks: int = 0
-    is_unmarked: bool = False  # committed, and the mark that says so was torn: until that is noticed, a second commit is taken
+    is_unmarked: bool = False  # committed, but the mark was torn: a second commit is taken until that is noticed
 
 
 class TransactionMachine(RuleBasedStateMachine):

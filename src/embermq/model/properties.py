@@ -155,10 +155,15 @@ def check_property(name: str, value: str) -> None:
     """Raise IllegalProperty unless a user may set `name` to `value` and will read it back so."""
     if not name or not value:
         raise IllegalProperty(name, "an empty name or value would be lost; leave the property out")
-    if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
-        raise IllegalProperty(name, "name and value may not hold the characters 0x01 and 0x02")
+    check_characters(name, value)
     if name in RESERVED or name.startswith(TRANSIENT_PREFIX):
         raise IllegalProperty(name, "the name is reserved; use another, or `tags` and `keys` of the message")
+
+
+def check_characters(name: str, value: str) -> None:
+    """Raise IllegalProperty if a property would not be read back as it is: it would end early, or is no UTF-8."""
+    if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
+        raise IllegalProperty(name, "name and value may not hold the characters 0x01 and 0x02")
     try:
         f"{name}{value}".encode()
     except UnicodeEncodeError as error:

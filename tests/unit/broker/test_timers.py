@@ -12,6 +12,7 @@ from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.format.recall_handle import RecallHandle, decode_recall_handle, encode_recall_handle
 from embermq.format.timer_check import decode_timer_check
+from embermq.model.codes import ResponseCode
 from embermq.model.topic import TIMER_TOPIC
 from tests.builders import ManualClock
 from tests.unit.broker.brokers import Client, send_fields, until, with_broker
@@ -185,6 +186,10 @@ def test_a_recall_that_cannot_be_is_refused_and_says_why(tmp_path: Path) -> None
             code, remark = await refusal(handle)
             assert code == 604 and word in remark
         assert (await refusal(encode_recall_handle(good), topic="none"))[0] == 17
+        code, remark = await refusal(encode_recall_handle(good._replace(unique_key="U\x02TAGS\x01x")))
+        assert code == ResponseCode.MESSAGE_ILLEGAL and "0x02" in remark
+        fields = {"topic": "orders", "recallHandle": encode_recall_handle(good), "producerGroup": "\ud800"}
+        assert (await client.ask(370, fields)).code == ResponseCode.MESSAGE_ILLEGAL
 
     with_broker(tmp_path / "store", work, clock=clock)
 

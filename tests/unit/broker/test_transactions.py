@@ -290,6 +290,7 @@ def test_ending_twice_changes_nothing(tmp_path: Path) -> None:
         ({"commitLogOffset": "99999999"}, ResponseCode.SYSTEM_ERROR, "99999999"),
         ({"commitLogOffset": "1"}, ResponseCode.SYSTEM_ERROR, "position 1"),
         ({"commitLogOffset": "-1"}, ResponseCode.SYSTEM_ERROR, "-1"),
+        ({"commitLogOffset": "9" * 5_000}, ResponseCode.INVALID_PARAMETER, "64 bits"),
         ({"tranStateTableOffset": "5"}, ResponseCode.SYSTEM_ERROR, "has offset 0"),
         ({"producerGroup": "PID_thief"}, ResponseCode.SYSTEM_ERROR, GROUP),
         ({"producerGroup": ""}, ResponseCode.INVALID_PARAMETER, "producerGroup"),
@@ -331,6 +332,17 @@ def test_a_message_of_a_deleted_topic_cannot_be_committed_but_rolled_back(tmp_pa
         broker.topics.delete("doomed")
         assert (await producer.end(begun, COMMIT)).code == ResponseCode.TOPIC_NOT_EXIST
         assert (await producer.end(begun, ROLL_BACK)).code == ResponseCode.SUCCESS
+
+    with_broker(tmp_path / "store", work)
+
+
+@pytest.mark.parametrize("group", ["PID\x02REAL_TOPIC\x01other", "\ud800"])
+def test_a_producer_group_that_cannot_be_written_down_is_refused(tmp_path: Path, group: str) -> None:
+    async def work(broker: Broker) -> None:
+        producer = TransactionProducer(broker)
+        refused = await producer.ask(310, {**producer.fields("orders", 0, TRAN_MSG="true"), "a": group}, b"x")
+        assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+        assert refused.remark and "PGROUP" in refused.remark
 
     with_broker(tmp_path / "store", work)
 

@@ -26,6 +26,7 @@ from embermq.model.properties import (
     TIMER_DEL_UNIQKEY,
     TIMER_DELIVER_MS,
     UNIQ_KEY,
+    check_characters,
     format_properties,
 )
 from embermq.rpc.fields import read_text
@@ -92,7 +93,7 @@ class TimerHandlers:
             raise NotSupported("nothing waits: this broker delivers at no given time (timers = no)")
 
     def _cancelling(self, handle: RecallHandle, group: str, peer: Peer) -> DraftFields:
-        """The message that cancels another."""
+        """The message that cancels another. Raises IllegalProperty for what cannot be written down."""
         now = self._clock.now_ms()
         properties = {
             TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_key}",
@@ -103,6 +104,8 @@ class TimerHandlers:
         }
         if group:
             properties[PRODUCER_GROUP] = group
+        for name, value in properties.items():
+            check_characters(name, value)
         parked = self._parking.park_until(Target(handle.topic, 0, properties), handle.time_ms)
         born = born_of(peer.peer)
         data = format_properties(parked.properties)

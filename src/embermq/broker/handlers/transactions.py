@@ -35,7 +35,7 @@ from embermq.format.message_id import decode_message_id
 from embermq.format.record import DraftFields, Record
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.topic import GIVEN_UP_TOPIC, HALF_TOPIC
-from embermq.rpc.fields import I32, find_boolean, read_integer, read_text
+from embermq.rpc.fields import I32, I64, find_boolean, read_integer, read_text
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import CheckTopic, Handler, Observe
@@ -130,7 +130,8 @@ class TransactionHandlers:
     def _is_on_its_way(self, request: Command) -> bool:
         """Whether a half message is in a write buffer, and cannot be read before it is in the log's file."""
         log_files, position = self._store.log_files(), request.fields.get("commitLogOffset", "")
-        return position.isdecimal() and log_files.readable_end <= int(position) < log_files.end
+        is_number = position.isdecimal() and len(position) < len(str(I64))
+        return is_number and log_files.readable_end <= int(position) < log_files.end
 
     async def resume(self, peer: Peer, request: Command) -> Command:
         """Ask the producers of a transaction again that was given up."""

@@ -32,6 +32,7 @@ from embermq.model.properties import (
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     WAIT,
+    check_characters,
     find_property,
     format_properties,
 )
@@ -113,7 +114,8 @@ def is_transactional(properties: Mapping[str, str], reconsume_times: int) -> boo
 def hide(target: Target, unique_id: str, *, group: str) -> Target:
     """Where a transactional message of a producer `group` waits for its end.
 
-    Raises IllegalMessage for one that asks for a delay, too, or says of no group that it can be asked.
+    Raises IllegalMessage for one that asks for a delay, too, or says of no group that it can be asked; a group that
+    cannot be written down is an IllegalProperty.
     """
     properties = target.properties
     if not (properties.get(PRODUCER_GROUP) or group):
@@ -122,6 +124,7 @@ def hide(target: Target, unique_id: str, *, group: str) -> Target:
         raise IllegalMessage(
             f"a transactional message for topic {target.topic!r} asks for a delay; send it without one of the two"
         )
+    check_characters(PRODUCER_GROUP, group)
     hidden = {PRODUCER_GROUP: group, **properties, TRANSACTION_ID: unique_id}
     hidden |= {REAL_TOPIC: target.topic, REAL_QUEUE: str(target.queue)}
     return Target(HALF_TOPIC, HALF_QUEUE, hidden)
