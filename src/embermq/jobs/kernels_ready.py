@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
-from embermq.errors import EngineError
 from embermq.kernels import loading
-
-log = logging.getLogger(__name__)
 
 _PAY_AFTER: Final = 32 << 20  # bytes of the log, which plain code passes in about the time that a load takes
 _COMPILING_PAYS_AFTER: Final = 1 << 30
@@ -22,9 +18,4 @@ def load_for(size: int) -> bool:
         return False
     if size < _COMPILING_PAYS_AFTER and not loading.is_warm():
         return False
-    try:
-        loading.load()
-    except (EngineError, ImportError, OSError) as error:
-        log.warning("kernels cannot be loaded, plain code does the work error=%s", error)
-        return False
-    return True
+    return loading.try_load()

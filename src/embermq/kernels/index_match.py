@@ -28,6 +28,15 @@ _MAX_TIME: Final = 2**62  # far beyond all times, and the difference of two stil
 
 
 @part
+def _entries_at(size: int, slots: int, number: int, end: int) -> int:
+    """Where the entries of a file begin; 0 if those from `number` to `end` are not all within its `size` bytes."""
+    if not (0 < slots < _I32 and FIRST_ENTRY <= number <= end < _I32):
+        return 0
+    first = _HEADER_SIZE + slots * _SLOT_SIZE
+    return first if size >= first + end * _ENTRY_SIZE else 0
+
+
+@part
 def _has_time(entry: int, number: int, store_time: int, begin_time: int) -> bool:
     """Whether an entry counts the seconds it should; the first of a file may say anything."""
     if not (-_MAX_TIME < store_time < _MAX_TIME and -_MAX_TIME < begin_time < _MAX_TIME):
@@ -58,10 +67,8 @@ def match_keys(
     `newest` goes on with those that fit.
     """
     slots = newest.size
-    if keys.shape[1] != KEY_WIDTH or not (0 < slots < _I32 and FIRST_ENTRY <= number <= end < _I32):
-        return 0
-    first = _HEADER_SIZE + slots * _SLOT_SIZE
-    if size < first + end * _ENTRY_SIZE:
+    first = _entries_at(size, slots, number, end)
+    if first == 0 or keys.shape[1] != KEY_WIDTH:
         return 0
     count = min(len(keys), end - number)
     for index in range(count):
@@ -81,10 +88,8 @@ def match_entries(memory: int, size: int, slots: int, number: int, end: int, beg
 
     As match_keys, but chains are not looked at.
     """
-    if keys.shape[1] != KEY_WIDTH or not (0 < slots < _I32 and FIRST_ENTRY <= number <= end < _I32):
-        return 0
-    first = _HEADER_SIZE + slots * _SLOT_SIZE
-    if size < first + end * _ENTRY_SIZE:
+    first = _entries_at(size, slots, number, end)
+    if first == 0 or keys.shape[1] != KEY_WIDTH:
         return 0
     count = min(len(keys), end - number)
     for index in range(count):
@@ -101,10 +106,8 @@ def follow_chains(memory: int, size: int, end: int, newest: Slots) -> int:
     `newest` is all zeros and has as many numbers as there are slots; it becomes what they should hold.
     """
     slots = newest.size
-    if not (0 < slots < _I32 and FIRST_ENTRY <= end < _I32):
-        return 0
-    first = _HEADER_SIZE + slots * _SLOT_SIZE
-    if size < first + end * _ENTRY_SIZE:
+    first = _entries_at(size, slots, FIRST_ENTRY, end)
+    if first == 0:
         return 0
     for number in range(FIRST_ENTRY, end):
         entry = memory + first + number * _ENTRY_SIZE

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from embermq.errors import CacheUnsafe, CompileFailed, EngineMissing
+from embermq.errors import CacheUnsafe, CompileFailed, EngineError, EngineMissing
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -84,6 +84,16 @@ def load() -> None:
             raise EngineMissing("numba is not installed (extra `fast`), or EMBERMQ_ENGINE is off")
         _load()
         _loaded.set()
+
+
+def try_load() -> bool:
+    """Load all kernels for somebody who can go on without them; whether they are there. If not, the log says why."""
+    try:
+        load()
+    except (EngineError, ImportError, OSError) as error:
+        log.warning("kernels cannot be loaded, plain code does the work error=%s", error)
+        return False
+    return True
 
 
 def give_up() -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-
-from embermq.errors import EngineError
 from embermq.kernels import loading
-
-log = logging.getLogger(__name__)
 
 
 class Switch:
@@ -28,16 +23,6 @@ class Switch:
             if loading.is_loaded():
                 self._is_on = True
             elif passed >= self._pays_after:
-                self._is_on = self._load()
+                self._is_on = loading.is_warm() and loading.try_load()
                 self._is_over = not self._is_on
         return self._is_on
-
-    def _load(self) -> bool:
-        if not loading.is_warm():
-            return False
-        try:
-            loading.load()
-        except (EngineError, ImportError, OSError) as error:
-            log.warning("kernels cannot be loaded, plain code goes on error=%s", error)
-            return False
-        return True

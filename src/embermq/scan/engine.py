@@ -9,7 +9,6 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -17,11 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from embermq.errors import EngineError
 from embermq.kernels import loading
 from embermq.scan.topic_numbers import TopicNumbers
-
-log = logging.getLogger(__name__)
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 MOST_ROWS: Final = 30_000  # found at once; no power of two, or all columns would share one place in caches
@@ -86,19 +82,10 @@ class Engine(Protocol):
 
 def choose_engine(accepts_topic: Callable[[str], bool]) -> Engine:
     """The compiled engine if its code is loaded, or can be at once; else the one of numpy."""
-    if loading.is_loaded() or (loading.is_warm() and _load()):
+    if loading.is_loaded() or (loading.is_warm() and loading.try_load()):
         from embermq.scan.compiled_engine import CompiledEngine
 
         return CompiledEngine(accepts_topic)
     from embermq.scan.numpy_engine import NumpyEngine
 
     return NumpyEngine(accepts_topic)
-
-
-def _load() -> bool:
-    try:
-        loading.load()
-    except (EngineError, ImportError, OSError) as error:
-        log.warning("kernels cannot be loaded, numpy does the work error=%s", error)
-        return False
-    return True
