@@ -21,6 +21,7 @@ from tests.compat.cluster import Cluster
 from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
 from tests.compat.scene import Scene
 
+THERE_AND_BACK, BACK_AND_THERE = (ROCKETMQ, EMBER, ROCKETMQ), (EMBER, ROCKETMQ, EMBER)
 TOPIC, ORDERED = "orders", "ordered"
 ALL, HALF, RETRYING, DYING = "reads-all", "reads-half", "retries", "gives-up"
 QUEUES, FIRST, MORE = 4, 24, 8  # a query finds 64 at most
@@ -172,7 +173,7 @@ def query(scene: Scene, key: str) -> list[str]:
         return []
 
 
-@pytest.mark.parametrize("order", [(ROCKETMQ, EMBER, ROCKETMQ), (EMBER, ROCKETMQ, EMBER)], ids="-".join)
+@pytest.mark.parametrize("order", [THERE_AND_BACK, pytest.param(BACK_AND_THERE, marks=pytest.mark.slow)], ids="-".join)
 def test_everything_goes_on_after_a_clean_stop(
     client_tool: ClientTool, java_classes: str, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
@@ -253,7 +254,7 @@ class Crashes:
         return bool(end >= count * len(self.failing))
 
 
-@pytest.mark.parametrize("order", [(ROCKETMQ, EMBER, ROCKETMQ), (EMBER, ROCKETMQ, EMBER)], ids="-".join)
+@pytest.mark.parametrize("order", [BACK_AND_THERE, pytest.param(THERE_AND_BACK, marks=pytest.mark.slow)], ids="-".join)
 def test_nothing_is_lost_when_servers_are_killed(
     client_tool: ClientTool, java_classes: str, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
