@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.report.machine import machine
-from embermq.format.record import Draft, encode_blank, encode_drafts
+from embermq.format.record import BLANK_SIZE, Draft, encode_blank, encode_drafts
 from embermq.kernels import loading
 from embermq.scan.columns import ALL_COLUMNS, BROKER
 from embermq.scan.numpy_engine import NumpyEngine
@@ -29,7 +29,6 @@ from embermq.scan.wanted import Wanted
 BODIES = (1024, 100)
 TOPICS = (b"orders", b"payments", b"shipping-events", b"audit")
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
-NAME = f"{0:020d}"
 TOGETHER = 1_000  # messages made at once
 IDS = ("topic", "queueId", "queueOffset", "physicalOffset")
 SEVEN = ("topic", "queueId", "queueOffset", "storeTimestamp", "keys", "tags", "body")
@@ -66,21 +65,31 @@ def make_engines() -> dict[str, MakeEngine]:
     return engines
 
 
-def make_log(path: Path, body_size: int, size: int, topics: Sequence[bytes] = TOPICS) -> tuple[LogSplit, int]:
-    """A log of one file, and how many bytes of it are records."""
+def make_log(
+    path: Path, body_size: int, size: int, topics: Sequence[bytes] = TOPICS, *, files: int = 1
+) -> tuple[LogSplit, int]:
+    """A log of files of this size, and how many bytes of it are records."""
     (path / "commitlog").mkdir(parents=True)
-    position = 0
-    with (path / "commitlog" / NAME).open("wb") as file:
-        for drafts, offsets in iter_drafts(body_size, topics):
-            parts, sizes = encode_drafts(drafts, offsets, position, 1_700_000_000_000, HOST)
-            if position + sum(sizes) > size - 8:
-                break
-            file.write(b"".join(parts))
-            position += sum(sizes)
-        file.write(encode_blank(size - position))
-        file.truncate(size)
-    split = LogSplit(StorePlace(str(path)), (LogFile(f"commitlog/{NAME}", 0, size),), 0, size, size)
-    return split, position
+    made = iter_drafts(body_size, topics)
+    drafts, offsets = next(made)
+    found, records = [], 0
+    for start in range(0, size * files, size):
+        name = f"commitlog/{start:020d}"
+        found.append(LogFile(name, start, size))
+        position = start
+        with (path / name).open("wb") as file:
+            while True:
+                parts, sizes = encode_drafts(drafts, offsets, position, 1_700_000_000_000, HOST)
+                if position + sum(sizes) > start + size - BLANK_SIZE:
+                    break
+                file.write(b"".join(parts))
+                position += sum(sizes)
+                drafts, offsets = next(made)
+            file.write(encode_blank(start + size - position))
+            file.truncate(size)
+        records += position - start
+    split = LogSplit(StorePlace(str(path)), tuple(found), 0, size * files, size * files)
+    return split, records
 
 
 def iter_drafts(body_size: int, topics: Sequence[bytes]) -> Iterator[tuple[list[Draft], list[int]]]:
