@@ -17,7 +17,7 @@ from embermq.scan.searching import StoreSearch
 from embermq.scan.splits import Split, StorePlace, stored_at
 from embermq.scan.store_files import StoreFiles
 from embermq.scan.store_name import TOPICS_FILE, find_name, read_table
-from embermq.scan.store_state import StoreState, look
+from embermq.scan.store_state import Accepts, StoreState, everything, look
 from embermq.scan.survey import QueueState
 from embermq.scan.told_queues import ToldSearch
 from embermq.scan.wanted import Wanted
@@ -50,8 +50,8 @@ class Broker(Protocol):
         """Whether the log can be read as a whole: its state has files and an end then."""
         ...
 
-    def look(self) -> StoreState:
-        """What it holds now. Raises StoreError or TransportError."""
+    def look(self, accepts: Accepts = everything) -> StoreState:
+        """What it holds now, with the queues of accepted topics. Raises StoreError or TransportError."""
         ...
 
     def knows_topic(self, topic: str) -> bool:
@@ -78,8 +78,8 @@ class StoreBroker:
 
     gives_log: ClassVar[bool] = True
 
-    def look(self) -> StoreState:
-        return look(self.place)
+    def look(self, accepts: Accepts = everything) -> StoreState:
+        return look(self.place, accepts)
 
     def plan(self, wanted: Wanted, *, split_size: int | None = None, min_partitions: int = 1) -> list[Split]:
         return plan(self.place, wanted, split_size=split_size, min_partitions=min_partitions)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from embermq.client.blocking import PATIENCE_S
 from embermq.client.blocking_routes import BlockingRoutes
 from embermq.client.client import make_credentials, make_tls_context
 from embermq.client.connections import parse_addresses
@@ -23,11 +24,12 @@ class Cluster:
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     tls: bool = False
+    patience_s: float = PATIENCE_S  # how long a broker may be away
 
     @classmethod
     def of(cls, options: ReadOptions) -> Cluster:
         assert options.namesrv is not None
-        return cls(options.namesrv, options.access_key, options.secret_key, options.tls)
+        return cls(options.namesrv, options.access_key, options.secret_key, options.tls, options.timeout / 1000)
 
     @property
     def routes(self) -> BlockingRoutes:
@@ -53,7 +55,12 @@ class Cluster:
     def place_of(self, address: str, scheme: str) -> StorePlace:
         """A broker of this cluster, for scans."""
         return broker_place(
-            address, access_key=self.access_key, secret_key=self.secret_key, tls=self.tls, scheme=scheme
+            address,
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            tls=self.tls,
+            patience_s=self.patience_s,
+            scheme=scheme,
         )
 
 

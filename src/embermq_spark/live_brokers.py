@@ -16,7 +16,7 @@ from embermq.errors import DataLoss, NotPermitted, NotSupported, Refused
 from embermq.scan.broker_files import broker_line
 from embermq.scan.pull_plan import plan_pulls
 from embermq.scan.splits import BROKER_SCHEME, PULL_SCHEME, QueuePart, Split, StorePlace
-from embermq.scan.store_state import StoreState
+from embermq.scan.store_state import Accepts, StoreState, everything
 from embermq.scan.survey import QueueState
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import Wanted
@@ -49,9 +49,10 @@ class PulledBroker:
 
     gives_log = False
 
-    def look(self) -> StoreState:
+    def look(self, accepts: Accepts = everything) -> StoreState:
         """The queues of all wanted topics. Raises ReadLost, or what the broker refuses with."""
-        named = sorted(self.wanted.topics or filter(self.wanted.accepts_topic, self.cluster.routes.find_topics()))
+        known = self.wanted.topics or filter(self.wanted.accepts_topic, self.cluster.routes.find_topics())
+        named = sorted(filter(accepts, known))
         queues = [
             (topic, queue.queue)
             for topic in named
@@ -103,12 +104,15 @@ class PulledBroker:
         return parts
 
     def _in_time(self, parts: Sequence[QueuePart], wanted: Wanted) -> list[QueuePart]:
-        """The parts that can hold wanted times. Brokers may be one message off where a time lies behind the last."""
+        """The parts that can hold wanted times, and one message more on each side: brokers may be one off.
+
+        What is too much is left out when it is read.
+        """
         queues = [(part.topic, part.queue) for part in parts]
         begins: list[int] = [part.begin for part in parts]
         ends: list[int] = [part.end for part in parts]
         if wanted.begin_time_ms is not None:
-            begins = self._queues.find_times(queues, wanted.begin_time_ms)
+            begins = [offset - 1 for offset in self._queues.find_times(queues, wanted.begin_time_ms)]
         if wanted.end_time_ms is not None:
             ends = [offset + 1 for offset in self._queues.find_times(queues, wanted.end_time_ms)]
         cut = [

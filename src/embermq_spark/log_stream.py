@@ -39,6 +39,9 @@ class LogStream(Stream):
         self._patience = make_patience(self._limits)
         self._target: LogPositions | None = None
 
+    def _accepts(self, topic: str) -> bool:
+        return False  # positions are of the log
+
     def initialOffset(self) -> Nested:
         time_ms = self._options.starting_timestamp
         positions = {}

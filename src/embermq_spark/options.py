@@ -134,6 +134,7 @@ class ReadOptions(_Options):
     max_trigger_delay: int | None = option(None, parse_duration)
     fail_on_data_loss: bool = option(True, parse_truth)
     commit_group: str | None = option(None, parse_text)
+    timeout: int = option(30_000, parse_duration)  # how long a broker may be away
 
     @classmethod
     def doing(cls) -> str:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from embermq.errors import DataLoss
-from embermq.scan.store_state import StoreState
+from embermq.scan.store_state import StoreState, everything
 from embermq.scan.survey import QueueState
 from embermq.scan.wanted import OffsetRange
 from embermq_spark.admission import spread
@@ -39,8 +39,11 @@ class QueueStream(Stream):
         self._target: Queues | None = None
         self._progress = GroupProgress(options)
 
+    def _accepts(self, topic: str) -> bool:
+        return self._wanted.accepts_topic(topic)
+
     def initialOffset(self) -> Nested:
-        states = self._look()
+        states = self._look(everything)  # so that a name that is not there can be told from the nearest that is
         check_names(self._options, self._brokers, list(states.values()))
         time_ms = self._options.starting_timestamp
         find = offset_finder("starting", self._options, states)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from embermq.clock import SystemClock
 from embermq.errors import DataLoss, TopicNotFound, TransportError
-from embermq.scan.store_state import StoreState
+from embermq.scan.store_state import Accepts, StoreState
 from embermq_spark.admission import Limits, Patience
 from embermq_spark.brokers import Broker, find_brokers
 from embermq_spark.options import ReadOptions
@@ -44,6 +45,10 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._found_s = SystemClock().monotonic()
         self._limits = Limits.of(options)
 
+    @abstractmethod
+    def _accepts(self, topic: str) -> bool:
+        """Whether queues of a topic must be looked at."""
+
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark has no limit with several parts; any of them tells that options count."""
         limits = self._limits
@@ -58,7 +63,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._schema)
 
-    def _look(self) -> dict[Broker, StoreState]:
+    def _look(self, accepts: Accepts | None = None) -> dict[Broker, StoreState]:
         """What the brokers hold now; new ones of a cluster are found after a while, those that are away are kept."""
         now_s = SystemClock().monotonic()
         if not self._options.all_paths and now_s - self._found_s >= FIND_EVERY_S:
@@ -69,7 +74,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except (TransportError, TopicNotFound) as error:
                 log.warning("brokers not looked for reason=%s", error)
             self._brokers = list(known.values())
-        return {broker: broker.look() for broker in self._brokers}
+        return {broker: broker.look(accepts or self._accepts) for broker in self._brokers}
 
     def _report_loss(self, loss: DataLoss) -> None:
         """Raise it, or log it where options allow for it."""

@@ -277,6 +277,24 @@ def test_a_batch_whose_broker_stays_away_fails_and_says_where(spark: SparkSessio
             list(rows)
 
 
+def test_a_broker_that_stays_away_fails_the_stream_with_its_address(spark: SparkSession, tmp_path: Path) -> None:
+    rows: list[Row] = []
+    with serving(tmp_path) as served:
+        Live(served.namesrv, served.data).send("abandoned", range(100))
+        stream = spark.readStream.format("rocketmq").option("namesrv", served.namesrv).option("timeout", "1s")
+        frame = stream.options(subscribe="abandoned", columns=IDS, maxOffsetsPerTrigger="7").load()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        wait_until(lambda: len(rows) >= 7, seconds=60)
+        served.process.kill()
+        served.process.wait()
+        wait_until(lambda: not query.isActive, seconds=60)
+    assert f"broker {served.broker}: " in str(query.exception())
+    assert "could not be read" in str(query.exception())
+    places = [(row.queueId, row.queueOffset) for row in rows]
+    assert len(places) == len(set(places))
+
+
 def message_of(spark: SparkSession, load: Callable[[], DataFrame]) -> str:
     with pytest.raises(Exception) as caught:
         load().collect()

@@ -14,7 +14,7 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from embermq.files.lock import is_locked
 from embermq.format.running_mark import MARK_SIZE, find_dispatched
 from embermq.scan.file_system import LocalFiles, OwnerState
 from embermq.scan.file_walk import FileWalk
-from embermq.scan.queue_entries import QueueEntries, Tail
+from embermq.scan.queue_entries import Place, QueueEntries
 from embermq.scan.splits import LogFile
 from embermq.scan.store_files import ABORT_FILE, StoreFiles
 
@@ -46,9 +46,12 @@ class LogEnd(NamedTuple):
 
 
 def find_end(
-    store: StoreFiles, files: Sequence[LogFile], queues: Iterable[QueueEntries], owner: OwnerState | None = None
+    store: StoreFiles,
+    files: Sequence[LogFile],
+    queues: Callable[[], Iterable[QueueEntries]],
+    owner: OwnerState | None = None,
 ) -> LogEnd:
-    """Where the records end that may be read. `queues` are not looked at unless they are needed.
+    """Where the records end that may be read. `queues` are asked for only if they are needed.
 
     Raises OwnerOnly if nobody but the owner of the store can tell.
     """
@@ -59,7 +62,7 @@ def find_end(
     if published is not None:
         return LogEnd(min(published, files[-1].end if files else 0), published)
     tails = []
-    for queue in queues:
+    for queue in queues():
         tail = queue.find_tail()
         tails += [tail] if tail is not None else []
         queue.close()
@@ -83,7 +86,7 @@ def _find_published(store: StoreFiles) -> int | None:
         return None
 
 
-def _find_known(store: StoreFiles, files: Sequence[LogFile], tails: Sequence[Tail]) -> int:
+def _find_known(store: StoreFiles, files: Sequence[LogFile], tails: Sequence[Place]) -> int:
     """The end of the last record that a queue knows and the log has.
 
     An entry that is just being written, or one of a copy whose log is older than its queues, leads to no record.
@@ -95,7 +98,7 @@ def _find_known(store: StoreFiles, files: Sequence[LogFile], tails: Sequence[Tai
     return files[0].start if files else 0
 
 
-def _is_record(store: StoreFiles, file: LogFile, tail: Tail) -> bool:
+def _is_record(store: StoreFiles, file: LogFile, tail: Place) -> bool:
     with FileWalk(store, file, tail.position, tail.end, read_size=tail.size) as walk:
         try:
             record = walk.next(check_body=True)

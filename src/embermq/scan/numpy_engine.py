@@ -63,7 +63,7 @@ _COLUMNS: Final = (
 
 
 class NumpyEngine:
-    """Gives what CompiledEngine gives, at half its speed."""
+    """Gives what CompiledEngine gives, three to eight times as slowly."""
 
     def __init__(self, accepts_topic: Callable[[str], bool]) -> None:
         self.topics = TopicNumbers(accepts_topic)
@@ -260,13 +260,11 @@ def _read_tails(memory: _Bytes, rows: Numbers) -> Numbers:
 
 def _count_whole(data: memoryview, rows: Numbers, wanted: npt.NDArray[np.intp]) -> int:
     """How many of the wanted rows there are before the first whose body does not match its checksum."""
-    columns = at.ROW_BODY_AT, at.ROW_BODY_SIZE, at.ROW_BODY_CRC
-    places, sizes, sums = (rows[column, wanted].tolist() for column in columns)
-    crc32 = zlib.crc32
-    for number, (place, size, expected) in enumerate(zip(places, sizes, sums, strict=True)):
-        if crc32(data[place : place + size]) & _CRC_MASK != expected:
-            return number
-    return len(wanted)
+    places, sizes, sums = (rows[column, wanted] for column in (at.ROW_BODY_AT, at.ROW_BODY_SIZE, at.ROW_BODY_CRC))
+    # A loop in C, so to say: one of Python's takes as long as the checksums.
+    bodies = map(data.__getitem__, map(slice, places.tolist(), (places + sizes).tolist()))
+    found = np.fromiter(map(zlib.crc32, bodies), np.int64, len(wanted)) & _CRC_MASK
+    return len(_until_first(wanted, found != sums))
 
 
 def _end_of(rows: Numbers, seen: int) -> int:

@@ -85,7 +85,7 @@ def _check_topics(survey: Survey, wanted: Wanted) -> None:
 
 def _choose_queues(survey: Survey, wanted: Wanted, total: int, tally: Tally) -> list[Chosen] | None:
     """The parts of queues to read; None if the log is to be read instead, of which `total` bytes are wanted."""
-    if not survey.queues:
+    if not survey.topics:
         return None
     if wanted.ranges is not None:
         return choose_ranges(survey, wanted, wanted.ranges, tally)

@@ -5,6 +5,7 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -27,11 +28,12 @@ _BATCH: Final = np.dtype(
         *(("base", ">i8"), ("count", ">i2"), ("compacted", ">i4"), ("reserved", ">i4")),
     ]
 )
+_PLACE: Final = struct.Struct(">qi")  # which entries of both kinds begin with
 _BLOCK: Final = 512  # entries looked at together
 
 
-class Tail(NamedTuple):
-    """The last record that a queue knows."""
+class Place(NamedTuple):
+    """A record that a queue knows."""
 
     position: int
     size: int
@@ -102,7 +104,7 @@ class QueueEntries:
             at += count
         return np.concatenate(parts) if parts else np.empty(0, self._kind)
 
-    def find_tail(self) -> Tail | None:
+    def find_tail(self) -> Place | None:
         """The last record that has an entry."""
         end = self.end
         while end > self.begin:
@@ -111,7 +113,7 @@ class QueueEntries:
             filled = np.flatnonzero(~is_blank(entries))
             if len(filled):
                 last = entries[filled[-1]]
-                return Tail(int(last["position"]), int(last["size"]))
+                return Place(int(last["position"]), int(last["size"]))
             end = begin
         return None
 
@@ -122,6 +124,13 @@ class QueueEntries:
             found = self._next_filled(index)
             return found is None or found >= position
 
+        if self.begin == self.end:
+            return self.end
+        first, last = self._read_place(self.begin), self._read_place(self.end - 1)
+        if first.size != PRE_BLANK_SIZE and first.position >= position:  # as for the beginning of the log, mostly
+            return self.begin
+        if last.size != PRE_BLANK_SIZE and last.position < position:  # as for its end
+            return self.end
         found = bisect_left(range(self.begin, self.end), True, key=is_behind) + self.begin
         while found < self.end:  # blank entries belong to no record
             entries = self.read(found, min(found + _BLOCK, self.end))
@@ -182,8 +191,18 @@ class QueueEntries:
         return len(filled) == 2 and bool(filled[1]["position"] <= filled[0]["position"])
 
     def _is_missing(self, index: int) -> bool:
-        entry = self._read_one(index)
-        return not (entry["size"] > 0 and entry["position"] >= 0)
+        position, size = self._read_place(index)
+        return not (size > 0 and position >= 0)
+
+    def _read_place(self, index: int) -> Place:
+        """What the entry of an index leads to. Raises DataLoss if it is not there."""
+        number = (index - self.begin) // self.per_file
+        file = f"{self.queue.folder}/{self.queue.files[number].name}"
+        at = (index - self.begin - number * self.per_file) * self._kind.itemsize
+        data = self._read_file(file, at, _PLACE.size)
+        if len(data) < _PLACE.size:
+            raise self._gone(index, index + 1, f"{self._store.name_of(file)} ends early")
+        return Place(*_PLACE.unpack(data))
 
     def _read_one(self, index: int) -> Any:
         return self.read(index, index + 1)[0]

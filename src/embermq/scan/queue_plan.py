@@ -35,7 +35,8 @@ class Chosen(NamedTuple):
 
 def choose_ranges(survey: Survey, wanted: Wanted, ranges: Sequence[OffsetRange], tally: Tally) -> list[Chosen]:
     """The parts of queues that were asked for. Raises DataLoss for what there is not, or counts it."""
-    known = {(entries.queue.topic, entries.queue.queue): entries for entries in survey.queues}
+    named = {topic for topic, *_ in ranges}
+    known = {(entries.queue.topic, entries.queue.queue): entries for entries in survey.select(named.__contains__)}
     chosen = []
     for topic, queue, begin, end in ranges:
         entries = known.get((topic, queue))
@@ -55,13 +56,12 @@ def choose_ranges(survey: Survey, wanted: Wanted, ranges: Sequence[OffsetRange],
 def choose_topics(survey: Survey, wanted: Wanted) -> list[Chosen]:
     """All of the queues of wanted topics, as far as wanted times can be in them."""
     chosen = []
-    for entries in survey.queues:
-        if wanted.accepts_topic(entries.queue.topic):
-            state = survey.states([entries])[0]
-            begin, end = _find_timely(survey, entries, state, wanted)
-            if begin < end:
-                chosen.append(Chosen(entries, begin, end))
-            entries.close()
+    for entries in survey.select(wanted.accepts_topic):
+        state = survey.states([entries])[0]
+        begin, end = _find_timely(survey, entries, state, wanted)
+        if begin < end:
+            chosen.append(Chosen(entries, begin, end))
+        entries.close()
     return chosen
 
 

@@ -6,7 +6,7 @@ Only loaded where pyarrow is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -84,12 +84,16 @@ class StoreFiles:
                 raise MissingFile(self.name_of(f"{LOG_FOLDER}/{file_name(before.end)}"))
         return files
 
-    def find_queues(self) -> list[QueueFiles]:
-        """The queues that are files, by topic and number."""
+    def find_topics(self) -> set[str]:
+        """The topics that have queues."""
+        return {topic.name for folder, _ in _QUEUE_FOLDERS for topic in self.system.list(folder) if topic.is_folder}
+
+    def find_queues(self, accepts: Callable[[str], bool]) -> list[QueueFiles]:
+        """The queues of accepted topics that are files, by topic and number."""
         queues = []
         for folder, entry_size in _QUEUE_FOLDERS:
             for topic in self.system.list(folder):
-                if topic.is_folder:
+                if topic.is_folder and accepts(topic.name):
                     queues += self._find_queues_of(topic.name, f"{folder}/{topic.name}", entry_size)
         return sorted(queues)
 

@@ -5,7 +5,7 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class QueueState(NamedTuple):
 
 
 class Survey:
-    """One store as it is now. Queues are looked at when they are asked for. To be closed."""
+    """One store as it is now. Queues are listed and looked at when they are asked for. To be closed."""
 
     def __init__(self, place: StorePlace) -> None:
         self.place = place
@@ -36,11 +36,20 @@ class Survey:
         self.files = self.store.find_log()
         told = self._owner.queues if self._owner else {}
         self._states = {queue: QueueState(*queue, *offsets) for queue, offsets in told.items()}
-        self.queues = [
-            QueueEntries(self.store, queue, end=self._find_end_of(queue)) for queue in self.store.find_queues()
-        ]
+        self._listed: list[QueueEntries] = []
         self.begin = self.files[0].start if self.files else 0
-        self.end, self._expected_end = find_end(self.store, self.files, self.queues, self._owner)
+        self.end, self._expected_end = find_end(self.store, self.files, lambda: self.queues, self._owner)
+
+    @cached_property
+    def queues(self) -> list[QueueEntries]:
+        """All queues that are files, by topic and number."""
+        return self._list(lambda topic: True)
+
+    def select(self, accepts: Callable[[str], bool]) -> list[QueueEntries]:
+        """The queues of accepted topics; others are not even listed."""
+        if "queues" in self.__dict__:
+            return [entries for entries in self.queues if accepts(entries.queue.topic)]
+        return self._list(accepts)
 
     @cached_property
     def is_settled(self) -> bool:
@@ -59,15 +68,22 @@ class Survey:
     @cached_property
     def topics(self) -> frozenset[str]:
         """The topics that have queues."""
-        return frozenset(entries.queue.topic for entries in self.queues)
+        return frozenset(self.store.find_topics())
 
     def states(self, queues: Iterable[QueueEntries]) -> list[QueueState]:
         """What these queues hold, as far as it may be read."""
         return [self._state_of(entries) for entries in queues]
 
     def close(self) -> None:
-        for entries in self.queues:
+        for entries in self._listed:
             entries.close()
+
+    def _list(self, accepts: Callable[[str], bool]) -> list[QueueEntries]:
+        found = [
+            QueueEntries(self.store, queue, end=self._find_end_of(queue)) for queue in self.store.find_queues(accepts)
+        ]
+        self._listed += found
+        return found
 
     def _find_end_of(self, queue: QueueFiles) -> int | None:
         """Where the entries of a queue end, if the owner told: in batch queues, offsets are not numbers of entries."""
