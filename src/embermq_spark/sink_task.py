@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from embermq.client.client import AsyncClient
@@ -13,6 +13,7 @@ from embermq.errors import EmberError, IllegalMessage
 from embermq.model.message import Message
 from embermq.model.staged import Plan
 from embermq_spark.options import WriteOptions
+from embermq_spark.sink_batches import Encoded, TopicRows, encode_rows, split_topics
 from embermq_spark.sink_columns import SinkColumns, iter_messages
 
 if TYPE_CHECKING:
@@ -58,8 +59,12 @@ async def write_task(
     async with open_client(options) as client:
         task = _Task(client, name)
         try:
-            for row, message in _numbered(batches, columns, options, name.partition):
-                await task.write(message, row)
+            rows = 0
+            for batch in batches:
+                if not await task.write_together(split_topics(batch, columns, topic=options.topic)):
+                    for row, message in _numbered(batch, columns, options, name.partition, before=rows):
+                        await task.write(message, row)
+                rows += batch.num_rows
             return await task.finish()
         except BaseException:
             await task.give_up()
@@ -78,13 +83,25 @@ class _Task:
         self._sending: list[Message] = []
         self._sent = 0
 
+    async def write_together(self, topics: Sequence[TopicRows] | None) -> bool:
+        """Write the rows of a batch; False, with nothing done, if they must be written one by one."""
+        if topics is None or not all([await self._may_stage(rows.topic) for rows in topics]):
+            return False
+        encoded: list[Encoded] = []
+        for rows in topics:
+            turn = self._writer.take_turns(len(rows.bodies))
+            found = encode_rows(rows, await self._writer.find_queues(rows.topic), turn)
+            if found is None:
+                return False
+            encoded += found
+        for each in encoded:
+            await self._writer.add_encoded(*each)
+        return True
+
     async def write(self, message: Message, row: int) -> None:
-        topic = message.topic
         try:
             outgoing = prepare(message, "")
-            if topic not in self._can_stage:
-                self._can_stage[topic] = await self._find_door(topic)
-            if self._can_stage[topic]:
+            if await self._may_stage(message.topic):
                 await self._writer.add(outgoing)
                 return
         except IllegalMessage as error:
@@ -103,6 +120,11 @@ class _Task:
             await self._writer.discard()
         except EmberError as error:
             log.warning("staged messages are left to expire task=%s reason=%s", self._name.task, error)
+
+    async def _may_stage(self, topic: str) -> bool:
+        if topic not in self._can_stage:
+            self._can_stage[topic] = await self._find_door(topic)
+        return self._can_stage[topic]
 
     async def _find_door(self, topic: str) -> bool:
         can_stage = await self._staging.can_stage(topic)
@@ -124,19 +146,16 @@ class _Task:
 
 
 def _numbered(
-    batches: Iterator[pa.RecordBatch], columns: SinkColumns, options: WriteOptions, partition: int
+    batch: pa.RecordBatch, columns: SinkColumns, options: WriteOptions, partition: int, *, before: int
 ) -> Iterator[tuple[int, Message]]:
-    """The messages of a task's rows, with the numbers of those, from 1 on."""
-    row = 0
-    for batch in batches:
-        messages = iter_messages(batch, columns, topic=options.topic)
-        for _ in range(batch.num_rows):
-            row += 1
-            try:
-                message = next(messages)
-            except IllegalMessage as error:
-                raise _of_row(error, row, partition) from error
-            yield row, message
+    """The messages of a batch's rows, with the numbers of those in their partition, from 1 on."""
+    messages = iter_messages(batch, columns, topic=options.topic)
+    for row in range(before + 1, before + batch.num_rows + 1):
+        try:
+            message = next(messages)
+        except IllegalMessage as error:
+            raise _of_row(error, row, partition) from error
+        yield row, message
 
 
 def _of_row(error: IllegalMessage, row: int, partition: int) -> IllegalMessage:

@@ -228,7 +228,9 @@ class Broker:
         from embermq.broker.fast_pulls import FastPulls
         from embermq.broker.fast_requests import FastRequests
         from embermq.broker.fast_sends import FastSends
+        from embermq.broker.fast_staging import FastStaging
 
+        self.publisher.fast = self._staged.fast = FastStaging(self.store, self._intake, self.statistics)
         self.store.gather_by_kernels()
         sends = FastSends(
             self.store,
@@ -342,7 +344,7 @@ class Broker:
         sends.note_halves = self.transactions.note_stored
         self.router.add_batch((RequestCode.END_TRANSACTION,), self.transactions.handlers.receive, any_order=True)
         self.router.add(self.transactions.handlers.routes())
-        staged = StagedHandlers(self.store, intake, self.publisher, broker_name=settings.name)
+        staged = self._staged = StagedHandlers(self.store, intake, self.publisher, broker_name=settings.name)
         self.router.add(staged.stage_routes(), max_body_size=MAX_FRAME_SIZE)
         self.router.add({**pulls.routes(), **backs.routes(), **staged.routes()})
 

@@ -81,7 +81,7 @@ _SHORT_NAMES: Final = {
     "maxReconsumeTimes": "l", "batch": "m",
 }  # fmt: skip
 _LONG_FORM: Final = frozenset(map(int, (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)))
-_CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
+CLIENTS_FLAGS: Final = SysFlag.COMPRESSED | SysFlag.MULTI_TAG | SysFlag.COMPRESSION_MASK
 _UNIQUE: Final = UNIQ_KEY + "\x01"
 _TIMER: Final = TIMER_TOPIC.encode()
 UNIQUE_KEY_ROOM: Final = len(_UNIQUE) + 33  # of one with 32 digits, and its separator
@@ -203,7 +203,7 @@ class Intake:
             return None
         assert isinstance(body, bytes)
         host, host_flag, _ = born
-        sys_flag = sys_flag & _CLIENTS_FLAGS | host_flag if sys_flag else host_flag
+        sys_flag = sys_flag & CLIENTS_FLAGS | host_flag if sys_flag else host_flag
         return (topic, queue, body, data, flag, sys_flag, born_time, host, 0, 0), queue, unique_id
 
     def half(self, request: Command, born: Born) -> tuple[DraftFields, int, str, SentHalf] | None:
@@ -278,13 +278,21 @@ class Intake:
     def _make_handle(self, topic: str, out: int, unique_id: str) -> str:
         return encode_recall_handle(RecallHandle(topic, self.settings.name, out + 1, unique_id))  # within its slot
 
+    def staged_topic(self, request: Command) -> TopicConfig:
+        """The topic of messages that are kept aside for now. Raises a RequestError."""
+        return self._staged_head(request).topic
+
     def staged(self, request: Command, messages: Iterable[StagedMessage], born: Born) -> list[DraftFields]:
         """The drafts of messages that are kept aside for now, without unique keys. Raises a RequestError."""
-        head = self._head(request, request.fields)
-        topic = head.topic
-        if topic.name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-            raise IllegalMessage(f"nothing may be staged for topic {topic.name[:300]!r}; send its messages one by one")
+        head = self._staged_head(request)
         return [self._staged_draft(message, head, born) for message in messages]
+
+    def _staged_head(self, request: Command) -> _Head:
+        head = self._head(request, request.fields)
+        name = head.topic.name
+        if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            raise IllegalMessage(f"nothing may be staged for topic {name[:300]!r}; send its messages one by one")
+        return head
 
     def _staged_draft(self, message: StagedMessage, head: _Head, born: Born) -> DraftFields:
         topic, queues = head.topic.name, max(head.topic.write_queues, head.topic.read_queues)
@@ -302,7 +310,7 @@ class Intake:
             raise PropertiesTooLarge(topic, size=len(data) + UNIQUE_KEY_ROOM, limit=self.max_properties)
         own = head._replace(
             flag=message.flag,
-            sys_flag=message.sys_flag & _CLIENTS_FLAGS,
+            sys_flag=message.sys_flag & CLIENTS_FLAGS,
             born_time=message.born_time,
             queue=target.queue,
         )
@@ -326,7 +334,7 @@ class Intake:
         return _Head(
             config,
             queue,
-            (find_integer(fields, "f", limit=I32) or 0) & _CLIENTS_FLAGS,
+            (find_integer(fields, "f", limit=I32) or 0) & CLIENTS_FLAGS,
             find_integer(fields, "g") or 0,
             find_integer(fields, "h", limit=I32) or 0,
             find_integer(fields, "j", limit=I32) or 0,

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from embermq.broker.puts import Puts
@@ -22,12 +22,16 @@ from embermq.clock import Clock
 from embermq.errors import FlushTimeout, IllegalField, NotPermitted, StoreUnwritable, SyncFailed
 from embermq.format.message_id import month_ms
 from embermq.format.record import DraftFields
+from embermq.format.staged import Chunk, decode_chunk
 from embermq.model.properties import UNIQ_KEY
 from embermq.model.staged import LARGEST_INDEX, BatchKeys, Manifest, Plan
 from embermq.store.staged_files import STAGED_FOLDER, StagedFiles
 from embermq.store.staged_manifests import StagedManifests
 from embermq.store.staged_progress import count_published
 from embermq.store.store import Store
+
+if TYPE_CHECKING:
+    from embermq.broker.fast_staging import FastStaging, StagedTable
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +70,7 @@ class Publisher:
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of jobs, while they are used
         self._tasks: dict[str, asyncio.Task[None]] = {}  # batches on their way, by job
+        self.fast: FastStaging | None = None  # once kernels are in use
 
     def start(self) -> None:
         """Go on with what the last broker had promised; call it in the event loop."""
@@ -178,13 +183,51 @@ class Publisher:
             if index + task.messages <= begin:
                 index += task.messages
                 continue
-            for drafts in self.files.iter_drafts(manifest.job, task.name):
-                wanted = range(max(begin, index), index + len(drafts))
-                keyed = [_with_key(drafts[each - index], keys.key(each)) for each in wanted]
-                index += len(drafts)
-                for slice_ in _slices(keyed):
-                    end = await self._put(slice_)
+            for chunk, data in self.files.iter_chunks(manifest.job, task.name):
+                left = chunk.messages - max(begin - index, 0)
+                if left > 0:
+                    end = await self._put_chunk(chunk, data, keys, index, left)
+                index += chunk.messages
         return end
+
+    async def _put_chunk(self, chunk: Chunk, data: memoryview, keys: BatchKeys, index: int, left: int) -> int:
+        """Put the last `left` messages of a chunk, whose first has this number; where the log ends behind them."""
+        skipped = chunk.messages - left
+        if self.fast is not None and (staged := self.fast.draft(data, chunk.messages, keys, index)) is not None:
+            return await self._put_table(self.fast, staged.behind(skipped))
+        drafts = decode_chunk(chunk, data)[skipped:]
+        keyed = [_with_key(draft, keys.key(index + skipped + number)) for number, draft in enumerate(drafts)]
+        end = 0
+        for slice_ in _slices(keyed):
+            end = await self._put(slice_)
+        return end
+
+    async def _put_table(self, fast: FastStaging, staged: StagedTable) -> int:
+        """The same for drafts in memory. It waits for the disk only where that is far behind."""
+        while True:
+            await self._wait_for_room()
+            try:
+                appended = fast.submit(staged)
+            except SyncFailed:
+                raise
+            except StoreUnwritable as error:
+                refusal: Exception | None = error
+            else:
+                refusal, staged = appended.error, staged.behind(len(appended.records))
+                if refusal is None:
+                    return appended.pieces[-1].end
+                if isinstance(refusal, SyncFailed) or not isinstance(refusal, StoreUnwritable):
+                    raise refusal
+            log.warning("staged messages wait reason=%s", refusal)
+            await asyncio.sleep(RETRY_S)
+
+    async def _wait_for_room(self) -> None:
+        """Let others have their turn, and wait while so much waits for the disk that puts had better wait, too."""
+        await asyncio.sleep(0)
+        while not self._puts.is_free:
+            if self._store.failure is not None:
+                raise self._store.failure
+            await self._wait_for_disk(self._store.log_files().end)
 
     async def _put(self, drafts: list[DraftFields]) -> int:
         """Put drafts, waiting as long as the store refuses them for now."""

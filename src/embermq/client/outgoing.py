@@ -63,7 +63,10 @@ def prepare(
     deliver_at: datetime | None = None,
     sharding_key: str | None = None,
 ) -> Outgoing:
-    """Check `message` and write its properties. Raises IllegalMessage and what belongs to it."""
+    """Check `message` and write its properties. Raises IllegalMessage and what belongs to it.
+
+    Without a unique key, brokers give it one.
+    """
     check_topic(message.topic)
     if not isinstance(message.body, bytes | bytearray | memoryview):
         raise IllegalMessage(f"a body of type {type(message.body).__name__}; bytes are expected")
@@ -80,7 +83,8 @@ def prepare(
     if sharding_key:
         properties[SHARDING_KEY] = _checked_word(SHARDING_KEY, sharding_key)
     properties |= delay_properties(delay, deliver_at)
-    properties[UNIQ_KEY] = unique_key
+    if unique_key:
+        properties[UNIQ_KEY] = unique_key
     properties.setdefault(WAIT, "true")
     return Outgoing(
         message.topic,

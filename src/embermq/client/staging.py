@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from embermq.client.answers import check_answer
@@ -32,7 +32,6 @@ from embermq.model.topic import TEMPLATE_TOPIC
 
 CHUNK_SIZE: Final = 1024 * 1024  # bytes; a larger message goes alone
 MOST_WAITING: Final = 32 * CHUNK_SIZE
-_MESSAGE_SIZE: Final = 26  # of one, besides its parts
 
 
 class Staging:
@@ -131,12 +130,9 @@ class Staging:
         routes = [await self._routes.find_writable(topic) for topic in topics]
         return {broker for route in routes for broker in route.masters}
 
-    async def stage(self, target: BrokerQueue, task: str, sequence: int, messages: list[StagedMessage]) -> None:
-        """Send one chunk to the broker of `target`, whose topic all messages have."""
-        body = encode_staged(messages)
-        fields = send_fields(
-            target, group="", properties="", sys_flag=0, flag=0, born_ms=messages[0].born_time, is_batch=False
-        )
+    async def stage(self, target: BrokerQueue, task: str, sequence: int, body: bytes) -> None:
+        """Send one chunk to the broker of `target`, whose topic all its messages have."""
+        fields = send_fields(target, group="", properties="", sys_flag=0, flag=0, born_ms=now_ms(), is_batch=False)
         more = {"task": task, "sequence": str(sequence), "crc": str(zlib.crc32(body))}
         await self._ask(target.broker, [target.topic], RequestCode.STAGE_MESSAGES, fields | more, body)
 
@@ -195,29 +191,39 @@ class StagedWriter:
 
     async def add(self, message: Outgoing) -> None:
         """Stage one message; its unique key is given by the broker."""
-        route = self._routes.get(message.topic)
-        if route is None:
-            route = self._routes[message.topic] = await self._staging.route(message.topic)
-        target = choose_queue(message, route.write_queues, self._turn)
-        self._turn += 1
+        target = choose_queue(message, await self.find_queues(message.topic), self.take_turns(1))
         body, sys_flag = packed_body(message)
-        now_ms = time.time_ns() // 1_000_000
-        await self.add_staged(target, StagedMessage(0, message.flag, sys_flag, now_ms, body, message.properties))
+        await self.add_staged(target, StagedMessage(0, message.flag, sys_flag, now_ms(), body, message.properties))
 
     async def add_staged(self, target: BrokerQueue, message: StagedMessage) -> None:
         """Stage one message as it is, for this queue."""
+        await self.add_encoded(target, encode_staged([message._replace(queue=target.queue)]), 1)
+
+    async def find_queues(self, topic: str) -> Sequence[BrokerQueue]:
+        """Where messages of a topic may go now."""
+        route = self._routes.get(topic)
+        if route is None:
+            route = self._routes[topic] = await self._staging.route(topic)
+        return route.write_queues
+
+    def take_turns(self, count: int) -> int:
+        """The first of the next `count` turns: each message that does not say its queue takes one, and so do all."""
+        turn, self._turn = self._turn, self._turn + count
+        return turn
+
+    async def add_encoded(self, target: BrokerQueue, data: bytes, count: int) -> None:
+        """Stage messages of one topic for one broker, which are in `data` as they travel, CHUNK_SIZE bytes at most."""
         self.topics.add(target.topic)
-        staged = message._replace(queue=target.queue)
         chunk = self._waiting.get((target.broker, target.topic))
-        size = len(staged.body) + len(staged.properties) + _MESSAGE_SIZE
-        if chunk is not None and chunk.size + size > CHUNK_SIZE:
+        if chunk is not None and chunk.size + len(data) > CHUNK_SIZE:
             await self._send(chunk)
             chunk = None
         if chunk is None:
             chunk = self._waiting[target.broker, target.topic] = _Chunk(target)
-        chunk.messages.append(staged)
-        chunk.size += size
-        self._waiting_size += size
+        chunk.parts.append(data)
+        chunk.size += len(data)
+        chunk.messages += count
+        self._waiting_size += len(data)
         if self._waiting_size > MOST_WAITING:  # of many topics
             await self._send_all()
 
@@ -238,11 +244,11 @@ class StagedWriter:
     async def _send(self, chunk: _Chunk) -> None:
         broker, topic = chunk.target.broker, chunk.target.topic
         _, chunks, messages = self._staged.get(broker, StagedTask(self._task, 0, 0))
-        await self._staging.stage(chunk.target, self._task, chunks, chunk.messages)
+        await self._staging.stage(chunk.target, self._task, chunks, b"".join(chunk.parts))
         if not chunks:
             self._staging.made(topic)
         self._routes.pop(topic, None)
-        self._staged[broker] = StagedTask(self._task, chunks + 1, messages + len(chunk.messages))
+        self._staged[broker] = StagedTask(self._task, chunks + 1, messages + chunk.messages)
         del self._waiting[broker, topic]
         self._waiting_size -= chunk.size
 
@@ -252,7 +258,8 @@ class _Chunk:
 
     def __init__(self, target: BrokerQueue) -> None:
         self.target = target
-        self.messages: list[StagedMessage] = []
+        self.parts: list[bytes] = []
+        self.messages = 0
         self.size = 0
 
 
@@ -263,6 +270,11 @@ def merge_plans(plans: Iterable[Plan]) -> Plan:
         for broker, tasks in plan.items():
             merged[broker] = merged.get(broker, ()) + tasks
     return merged
+
+
+def now_ms() -> int:
+    """When a message is made."""
+    return time.time_ns() // 1_000_000
 
 
 def _may_retry(error: BaseException) -> bool:

@@ -12,18 +12,26 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from embermq.errors import CorruptRecord, IllegalMessage
 from embermq.format.record import DraftFields
+from embermq.model.properties import REAL_TOPIC, find_property
+from embermq.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 
 CHUNK_MAGIC: Final = 0xE3BE57A6
 CHUNK_HEAD: Final = struct.Struct(">IIIII")
 MAX_CHUNK_SIZE: Final = 64 * 1024 * 1024  # in a file, where each message has its topic and host
 _NUMBERS: Final = struct.Struct(">IIII")
+STAGED_HEAD: Final = [
+    ("queue", ">i4"), ("flag", ">i4"), ("sys_flag", ">i4"), ("born_time", ">i8"), ("body_size", ">i4"),
+    ("properties_size", ">i2"),
+]  # what stands before the parts of a message on the wire, for numpy  # fmt: skip
 _MESSAGE: Final = struct.Struct(">iiiqih")
 _DRAFT: Final = struct.Struct(">iiiqihHB")
+_WAITING: Final = frozenset({SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode()})
+_REAL_TOPIC: Final = REAL_TOPIC.encode()
 
 
 class StagedMessage(NamedTuple):
@@ -35,6 +43,14 @@ class StagedMessage(NamedTuple):
     born_time: int
     body: bytes
     properties: bytes
+
+
+class KeptChunk(NamedTuple):
+    """The messages of a chunk as a file keeps them."""
+
+    data: bytes | memoryview
+    messages: int
+    topics: frozenset[bytes]  # where they go in the end
 
 
 class Chunk(NamedTuple):
@@ -82,6 +98,23 @@ def encode_drafts_aside(drafts: Iterable[DraftFields]) -> bytes:
     return b"".join(parts)
 
 
+def keep_drafts(drafts: Sequence[DraftFields]) -> KeptChunk:
+    """Drafts as a chunk that can be kept."""
+    return KeptChunk(encode_drafts_aside(drafts), len(drafts), frozenset(map(_topic_of, drafts)))
+
+
+def read_shared(data: bytes | memoryview) -> tuple[bytes, bytes]:
+    """Topic and born host of the first message that a file kept. Raises CorruptRecord."""
+    if len(data) < _DRAFT.size:
+        raise CorruptRecord(0, f"{len(data)} bytes left, a staged draft begins with {_DRAFT.size}")
+    *_, body_size, properties_size, topic_size, host_size = _DRAFT.unpack_from(data)
+    topic = _DRAFT.size + body_size + properties_size
+    host = topic + topic_size
+    if min(body_size, properties_size) < 0 or host + host_size > len(data):
+        raise CorruptRecord(0, f"parts that end at {host + host_size} of {len(data)} bytes")
+    return bytes(data[topic:host]), bytes(data[host : host + host_size])
+
+
 def decode_drafts_aside(data: bytes) -> list[DraftFields]:
     """What `encode_drafts_aside` was given. Raises CorruptRecord."""
     drafts: list[DraftFields] = []
@@ -102,7 +135,13 @@ def decode_drafts_aside(data: bytes) -> list[DraftFields]:
     return drafts
 
 
-def make_chunk(sequence: int, count: int, data: bytes) -> Chunk:
+def _topic_of(draft: DraftFields) -> bytes:
+    """Where a message goes in the end: one with a delay waits elsewhere."""
+    topic = draft[0]
+    return find_property(draft[3], _REAL_TOPIC) or topic if topic in _WAITING else topic
+
+
+def make_chunk(sequence: int, count: int, data: bytes | memoryview) -> Chunk:
     """The numbers of a chunk that holds `data`."""
     return Chunk(sequence, count, len(data), zlib.crc32(data, zlib.crc32(_numbers(sequence, count, len(data)))))
 
@@ -122,10 +161,18 @@ def decode_chunk_head(data: bytes, at: int) -> Chunk:
     return chunk
 
 
-def check_chunk(chunk: Chunk, data: bytes, at: int) -> None:
+def check_chunk(chunk: Chunk, data: bytes | memoryview, at: int) -> None:
     """Raise CorruptRecord unless `data` is what the chunk at byte `at` of its file held."""
     if make_chunk(chunk.sequence, chunk.messages, data) != chunk:
         raise CorruptRecord(at, f"chunk {chunk.sequence} does not match its checksum")
+
+
+def decode_chunk(chunk: Chunk, data: bytes | memoryview) -> list[DraftFields]:
+    """The drafts of a chunk. Raises CorruptRecord."""
+    drafts = decode_drafts_aside(bytes(data))
+    if len(drafts) != chunk.messages:
+        raise CorruptRecord(0, f"chunk {chunk.sequence} of {chunk.messages} messages holds {len(drafts)}")
+    return drafts
 
 
 def _numbers(sequence: int, count: int, size: int) -> bytes:

@@ -59,15 +59,15 @@ class BatchKeys:
 
     def __init__(self, job: str, batch: int, month_ms: int) -> None:
         digest = hashlib.sha256(f"{job}\0{batch}".encode()).hexdigest().upper()
-        self._first, self._second = digest[:8], f"{digest[8:16]}{month_ms & 0xFFFF_FFFF:08X}"
+        self.first, self.second = digest[:8], f"{digest[8:16]}{month_ms & 0xFFFF_FFFF:08X}"
 
     def key(self, index: int) -> str:
         """The key of the message with this number in its batch."""
-        return f"{self._first}{index >> 16:04X}{self._second}{index & 0xFFFF:04X}"
+        return f"{self.first}{index >> 16:04X}{self.second}{index & 0xFFFF:04X}"
 
     def find_index(self, key: str) -> int | None:
         """The number of the message that has this key; None if it is of another batch."""
-        if len(key) != 32 or key[:8] != self._first or key[12:28] != self._second:
+        if len(key) != 32 or key[:8] != self.first or key[12:28] != self.second:
             return None
         try:
             return int(key[8:12], 16) << 16 | int(key[28:], 16)

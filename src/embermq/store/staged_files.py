@@ -14,34 +14,31 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
 from embermq.errors import CorruptRecord, IllegalField, IllegalMessage, StagedFull, StagedMissing
 from embermq.files.durable import make_directory, sync_directory
-from embermq.format.record import DraftFields
 from embermq.format.staged import (
     CHUNK_HEAD,
     MAX_CHUNK_SIZE,
     Chunk,
+    KeptChunk,
     check_chunk,
+    decode_chunk,
     decode_chunk_head,
-    decode_drafts_aside,
     encode_chunk_head,
-    encode_drafts_aside,
+    keep_drafts,
     make_chunk,
 )
-from embermq.model.properties import REAL_TOPIC, find_property
 from embermq.model.staged import StagedTask
-from embermq.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from embermq.store.state import refusal_of
 
 log = logging.getLogger(__name__)
 
 STAGED_FOLDER: Final = "staged"
 CHUNKS_SUFFIX: Final = ".chunks"
-_WAITING: Final = frozenset({SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode()})
-_REAL_TOPIC: Final = REAL_TOPIC.encode()
 
 
 @dataclass(slots=True)
@@ -54,12 +51,12 @@ class _Found:
     last: Chunk | None = None
     topics: set[bytes] = field(default_factory=set)
 
-    def add(self, chunk: Chunk, drafts: Iterable[DraftFields]) -> None:
+    def add(self, chunk: Chunk, topics: Iterable[bytes]) -> None:
         self.size += CHUNK_HEAD.size + chunk.size
         self.chunks += 1
         self.messages += chunk.messages
         self.last = chunk
-        self.topics.update(map(_topic_of, drafts))
+        self.topics.update(topics)
 
 
 class StagedFiles:
@@ -71,27 +68,30 @@ class StagedFiles:
         self._found: dict[Path, _Found] = {}  # what is known of files that were used since the start
         self.bytes = sum(path.stat().st_size for path in self._iter_files())
 
-    def append(self, job: str, task: str, sequence: int, drafts: Sequence[DraftFields]) -> None:
+    def append(self, job: str, task: str, sequence: int, kept: KeptChunk) -> None:
         """Keep the chunk of this number; one that is there already changes nothing.
 
         Raises IllegalField for a number that leaves a gap, StagedFull, and a StoreUnwritable.
         """
         path = self._path(job, task)
         found = self._find(path) or _Found()
-        data = encode_drafts_aside(drafts)
+        data = kept.data
         if len(data) > MAX_CHUNK_SIZE:
             raise IllegalMessage(f"a chunk of {len(data)} bytes, limit {MAX_CHUNK_SIZE}; stage fewer messages at once")
-        if found.chunks and sequence == found.chunks - 1 and make_chunk(sequence, len(drafts), data) == found.last:
-            return  # its answer was lost
-        if sequence != found.chunks:
-            raise IllegalField("sequence", f"chunk {sequence} of task {task!r}, {found.chunks} is the next")
-        chunk = make_chunk(sequence, len(drafts), data)
+        is_last = 0 <= sequence == found.chunks - 1
+        if not is_last and sequence != found.chunks:
+            raise _out_of_order(task, sequence, found)
+        chunk = make_chunk(sequence, kept.messages, data)
+        if is_last:
+            if chunk == found.last:
+                return  # its answer was lost
+            raise _out_of_order(task, sequence, found)
         size = CHUNK_HEAD.size + len(data)
         if self.bytes + size > self._max_bytes():
             raise StagedFull(self.root, size=size, held=self.bytes, limit=self._max_bytes())
         self._write(path, found.size, [encode_chunk_head(chunk), data])
         self.bytes += size
-        found.add(chunk, drafts)
+        found.add(chunk, kept.topics)
         self._found[path] = found
 
     def check(self, job: str, tasks: Iterable[StagedTask]) -> set[bytes]:
@@ -119,10 +119,12 @@ class StagedFiles:
         except OSError as error:
             raise refusal_of(error, folder) from error
 
-    def iter_drafts(self, job: str, task: str) -> Iterator[list[DraftFields]]:
-        """What a task staged, one chunk at a time. Raises CorruptRecord where its file is damaged."""
-        for _, drafts in _iter_chunks(self._path(job, task)):
-            yield drafts
+    def iter_chunks(self, job: str, task: str) -> Iterator[tuple[Chunk, memoryview]]:
+        """What a task staged, one chunk at a time, as it was kept; each is good until the next.
+
+        Raises CorruptRecord where its file is damaged.
+        """
+        return _iter_chunks(self._path(job, task))
 
     def find_topics(self, job: str, task: str) -> set[bytes]:
         """The topics of what a task staged; none if there is nothing."""
@@ -162,15 +164,15 @@ class StagedFiles:
         if path not in self._found and path.exists():
             found = _Found()
             try:
-                for chunk, drafts in _iter_chunks(path):
-                    found.add(chunk, drafts)
+                for chunk, data in _iter_chunks(path):
+                    found.add(chunk, keep_drafts(decode_chunk(chunk, data)).topics)
             except CorruptRecord as torn:
                 log.info("staged chunk dropped file=%s position=%d reason=%s", path, torn.position, torn.reason)
             self.bytes -= path.stat().st_size - found.size
             self._found[path] = found
         return self._found.get(path)
 
-    def _write(self, path: Path, at: int, parts: Sequence[bytes]) -> None:
+    def _write(self, path: Path, at: int, parts: Sequence[bytes | memoryview]) -> None:
         """Write at a place, over what a torn write left there."""
         try:
             if at == 0:
@@ -196,25 +198,32 @@ class StagedFiles:
         self.bytes -= size
 
 
-def _topic_of(draft: DraftFields) -> bytes:
-    """Where a message goes in the end: one with a delay waits elsewhere."""
-    topic = draft[0]
-    return find_property(draft[3], _REAL_TOPIC) or topic if topic in _WAITING else topic
+def _fill(file: FileIO, place: memoryview) -> int:
+    """Read as much as there is room for; how many bytes there were."""
+    done = 0
+    while done < len(place) and (count := file.readinto(place[done:])):
+        done += count
+    return done
 
 
-def _iter_chunks(path: Path) -> Iterator[tuple[Chunk, list[DraftFields]]]:
-    """The chunks of a file. Raises CorruptRecord where it holds something else, or too little."""
-    with path.open("rb") as file:
+def _out_of_order(task: str, sequence: int, found: _Found) -> IllegalField:
+    return IllegalField("sequence", f"chunk {sequence} of task {task!r}, {found.chunks} is the next")
+
+
+def _iter_chunks(path: Path) -> Iterator[tuple[Chunk, memoryview]]:
+    """The chunks of a file, all in one memory. Raises CorruptRecord where it holds something else, or too little."""
+    memory = bytearray()
+    with path.open("rb", buffering=0) as file:
         at = sequence = 0
         while head := file.read(CHUNK_HEAD.size):
             chunk = decode_chunk_head(head, at)
-            data = file.read(chunk.size)
+            if len(memory) < chunk.size:
+                memory = bytearray(chunk.size)
+            data = memoryview(memory)[: chunk.size]
+            data = data[: _fill(file, data)]
             check_chunk(chunk, data, at)
-            drafts = decode_drafts_aside(data)
-            if chunk.sequence != sequence or chunk.messages != len(drafts):
-                raise CorruptRecord(
-                    at, f"chunk {chunk.sequence} of {chunk.messages}, found as {sequence} of {len(drafts)}"
-                )
-            yield chunk, drafts
+            if chunk.sequence != sequence:
+                raise CorruptRecord(at, f"chunk {chunk.sequence}, {sequence} is the next")
+            yield chunk, data
             at += CHUNK_HEAD.size + chunk.size
             sequence += 1

@@ -11,7 +11,10 @@ from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.clock import Clock, SystemClock
 from embermq.format.command import Command, make_request
+from embermq.format.frame import FrameLimits
+from embermq.kernels import loading
 from embermq.model.message import Host
+from embermq.net.receiving import SHARED_SIZE, ReceiveBuffer
 from embermq.store.settings import StoreSettings
 from embermq.store.store import Store
 from tests.builders import SMALL_SIZES
@@ -91,6 +94,7 @@ def with_broker(
     clock: Clock | None = None,
     settings: BrokerSettings | None = None,
     host: Host = HOST,
+    with_kernels: bool = False,
     **store_settings: Any,
 ) -> None:
     """Open a broker on `path`, let `work` use it, and stop it cleanly."""
@@ -102,6 +106,9 @@ def with_broker(
         broker = Broker(store, settings or BrokerSettings(), host_of=lambda peer: host, clock=used_clock)
         try:
             broker.start()
+            if with_kernels:
+                loading.load()
+                broker.make_fast(ReceiveBuffer(SHARED_SIZE), FrameLimits())
             await work(broker)
         finally:
             await broker.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from embermq.format.command import Command
 from embermq.format.staged import StagedMessage, encode_staged
@@ -16,6 +16,7 @@ STAGE, PUBLISH, DISCARD, FIND = 30_001, 30_002, 30_003, 30_004
 BROKER = "broker-a"
 JOB = "job-1"
 
+WithBroker = Callable[..., None]  # see brokers.with_broker
 Tasks = Sequence[tuple[str, int, int]]  # name, chunks, messages
 
 

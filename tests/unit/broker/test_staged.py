@@ -11,12 +11,13 @@ from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.model.codes import ResponseCode
 from tests.builders import ManualClock
-from tests.unit.broker.brokers import Client, with_broker
+from tests.unit.broker.brokers import Client
 from tests.unit.broker.staging import (
     DISCARD,
     FIND,
     JOB,
     PUBLISH,
+    WithBroker,
     a_staged,
     discard,
     find,
@@ -27,7 +28,7 @@ from tests.unit.broker.staging import (
 )
 
 
-def test_a_batch_is_seen_when_it_is_published_and_not_before(tmp_path: Path) -> None:
+def test_a_batch_is_seen_when_it_is_published_and_not_before(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         assert (await stage(client, "a", 0, b"1", b"2")).code == 0
@@ -42,10 +43,10 @@ def test_a_batch_is_seen_when_it_is_published_and_not_before(tmp_path: Path) -> 
         assert broker.publisher.files.bytes == 0
         assert list(broker.store.path.glob("staged/*/*.chunks")) == []
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_a_batch_is_published_once(tmp_path: Path) -> None:
+def test_a_batch_is_published_once(tmp_path: Path, with_either: WithBroker) -> None:
     """A writer that starts again stages the batch under other names."""
 
     async def work(broker: Broker) -> None:
@@ -59,10 +60,10 @@ def test_a_batch_is_published_once(tmp_path: Path) -> None:
         assert (older.code, older.fields["isNew"], older.data) == (0, "false", b"")
         assert seen(broker.store) == [b"1"]
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_the_broker_that_comes_after_knows_what_was_published(tmp_path: Path) -> None:
+def test_the_broker_that_comes_after_knows_what_was_published(tmp_path: Path, with_either: WithBroker) -> None:
     async def before(broker: Broker) -> None:
         client = Client(broker)
         await stage(client, "a", 0, b"1")
@@ -76,11 +77,11 @@ def test_the_broker_that_comes_after_knows_what_was_published(tmp_path: Path) ->
         assert (await publish(client, 1, [("b", 1, 2)])).fields["isNew"] == "true"
         assert seen(broker.store) == [b"1", b"2", b"3"]
 
-    with_broker(tmp_path, before)
-    with_broker(tmp_path, after)
+    with_either(tmp_path, before)
+    with_either(tmp_path, after)
 
 
-def test_messages_keep_all_that_a_send_keeps_and_get_a_unique_key(tmp_path: Path) -> None:
+def test_messages_keep_all_that_a_send_keeps_and_get_a_unique_key(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         await client.send("orders", b"sent", queue=1, TAGS="eu", KEYS="k", UNIQ_KEY="0" * 32)
@@ -93,10 +94,10 @@ def test_messages_keep_all_that_a_send_keeps_and_get_a_unique_key(tmp_path: Path
         assert broker.store.query("orders", staged.properties["UNIQ_KEY"]) == [staged]
         assert staged.born_host.address == sent.born_host.address
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_a_staged_message_may_ask_for_a_delay_level(tmp_path: Path) -> None:
+def test_a_staged_message_may_ask_for_a_delay_level(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         await stage(client, "a", 0, a_staged(b"later", properties=b"DELAY\x013\x02"))
@@ -104,10 +105,22 @@ def test_a_staged_message_may_ask_for_a_delay_level(tmp_path: Path) -> None:
         assert seen(broker.store) == []
         assert seen(broker.store, "SCHEDULE_TOPIC_XXXX") == [b"later"]
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_a_chunk_that_comes_twice_counts_once_and_none_is_left_out(tmp_path: Path) -> None:
+def test_a_staged_message_may_ask_for_a_time(tmp_path: Path, with_either: WithBroker) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        at = str(broker.clock.now_ms() + 60_000)
+        await stage(client, "a", 0, a_staged(b"later", properties=b"TIMER_DELIVER_MS\x01" + at.encode() + b"\x02"))
+        assert (await publish(client, 0, [("a", 1, 1)])).code == 0
+        assert seen(broker.store) == []
+        assert seen(broker.store, "rmq_sys_wheel_timer") == [b"later"]
+
+    with_either(tmp_path, work)
+
+
+def test_a_chunk_that_comes_twice_counts_once_and_none_is_left_out(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         for _ in range(2):
@@ -120,11 +133,13 @@ def test_a_chunk_that_comes_twice_counts_once_and_none_is_left_out(tmp_path: Pat
         await publish(client, 0, [("a", 1, 1)])
         assert seen(broker.store) == [b"1"]
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
 @pytest.mark.parametrize("tasks", [[("a", 2, 2)], [("a", 1, 2)], [("a", 1, 1), ("b", 1, 1)]])
-def test_what_is_not_staged_whole_is_not_published(tmp_path: Path, tasks: list[tuple[str, int, int]]) -> None:
+def test_what_is_not_staged_whole_is_not_published(
+    tmp_path: Path, with_either: WithBroker, tasks: list[tuple[str, int, int]]
+) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         await stage(client, "a", 0, b"1")
@@ -134,18 +149,18 @@ def test_what_is_not_staged_whole_is_not_published(tmp_path: Path, tasks: list[t
         assert seen(broker.store) == []
         assert await find(client, 0) == {"state": "none"}
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_a_task_without_messages_is_nothing_to_publish(tmp_path: Path) -> None:
+def test_a_task_without_messages_is_nothing_to_publish(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         assert (await publish(Client(broker), 0, [("a", 0, 0)])).fields["isNew"] == "true"
         assert seen(broker.store) == []
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_a_torn_chunk_counts_for_nothing_and_is_written_anew(tmp_path: Path) -> None:
+def test_a_torn_chunk_counts_for_nothing_and_is_written_anew(tmp_path: Path, with_either: WithBroker) -> None:
     async def before(broker: Broker) -> None:
         client = Client(broker)
         await stage(client, "a", 0, b"1")
@@ -158,13 +173,13 @@ def test_a_torn_chunk_counts_for_nothing_and_is_written_anew(tmp_path: Path) -> 
         assert (await publish(client, 0, [("a", 2, 2)])).code == 0
         assert seen(broker.store) == [b"1", b"2"]
 
-    with_broker(tmp_path, before)
+    with_either(tmp_path, before)
     (file,) = tmp_path.glob("staged/*/a.chunks")
     file.write_bytes(file.read_bytes()[:-1])
-    with_broker(tmp_path, after)
+    with_either(tmp_path, after)
 
 
-def test_discarded_tasks_are_gone(tmp_path: Path) -> None:
+def test_discarded_tasks_are_gone(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         await stage(client, "a", 0, b"1")
@@ -172,10 +187,10 @@ def test_discarded_tasks_are_gone(tmp_path: Path) -> None:
         assert broker.publisher.files.bytes == 0
         assert (await publish(client, 0, [("a", 1, 1)])).code == ResponseCode.QUERY_NOT_FOUND
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_all_that_a_job_staged_can_be_discarded(tmp_path: Path) -> None:
+def test_all_that_a_job_staged_can_be_discarded(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         await stage(client, "a", 0, b"1")
@@ -184,10 +199,10 @@ def test_all_that_a_job_staged_can_be_discarded(tmp_path: Path) -> None:
         assert (await client.ask(DISCARD, {"job": JOB, "topics": "orders"})).code == 0
         assert [path.parent.name for path in tmp_path.glob("staged/*/*.chunks")] == ["other"]
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_what_failed_tries_left_over_goes_when_the_batch_is_published(tmp_path: Path) -> None:
+def test_what_failed_tries_left_over_goes_when_the_batch_is_published(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         for task in ("killed", "whole"):
@@ -196,10 +211,10 @@ def test_what_failed_tries_left_over_goes_when_the_batch_is_published(tmp_path: 
         assert seen(broker.store) == [b"1"]
         assert broker.publisher.files.bytes == 0
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_whoever_publishes_names_all_topics_of_the_batch(tmp_path: Path) -> None:
+def test_whoever_publishes_names_all_topics_of_the_batch(tmp_path: Path, with_either: WithBroker) -> None:
     """Access control checks the named ones; what is staged for others must not slip through."""
 
     async def work(broker: Broker) -> None:
@@ -211,7 +226,7 @@ def test_whoever_publishes_names_all_topics_of_the_batch(tmp_path: Path) -> None
             assert "messages for topic 'bills' are staged, too" in (answer.remark or "")
         assert (await publish(client, 0, [("a", 2, 2)], topics="orders;bills")).code == 0
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +242,7 @@ def test_whoever_publishes_names_all_topics_of_the_batch(tmp_path: Path) -> None
     ],
 )
 def test_what_no_send_may_do_no_stage_may(
-    tmp_path: Path, changed: dict[str, str], code: ResponseCode, said: str
+    tmp_path: Path, with_either: WithBroker, changed: dict[str, str], code: ResponseCode, said: str
 ) -> None:
     async def work(broker: Broker) -> None:
         answer = await stage(Client(broker), "a", 0, b"1", **changed)
@@ -235,7 +250,7 @@ def test_what_no_send_may_do_no_stage_may(
         assert said in (answer.remark or "")
         assert broker.publisher.files.bytes == 0
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
 @pytest.mark.parametrize(
@@ -249,17 +264,19 @@ def test_what_no_send_may_do_no_stage_may(
         (a_staged(b"x", properties=b"TRAN_MSG\x01true\x02"), "a transactional message"),
     ],
 )
-def test_messages_that_could_not_be_sent_cannot_be_staged(tmp_path: Path, message: object, said: str) -> None:
+def test_messages_that_could_not_be_sent_cannot_be_staged(
+    tmp_path: Path, with_either: WithBroker, message: object, said: str
+) -> None:
     async def work(broker: Broker) -> None:
         answer = await stage(Client(broker), "a", 0, b"fine", message)  # type: ignore[arg-type]
         assert answer.code != 0
         assert said in (answer.remark or "")
         assert broker.publisher.files.bytes == 0
 
-    with_broker(tmp_path, work, max_message_size=1000, max_properties_size=20_000)
+    with_either(tmp_path, work, max_message_size=1000, max_properties_size=20_000)
 
 
-def test_no_more_is_staged_than_the_broker_may_hold(tmp_path: Path) -> None:
+def test_no_more_is_staged_than_the_broker_may_hold(tmp_path: Path, with_either: WithBroker) -> None:
     async def work(broker: Broker) -> None:
         client = Client(broker)
         assert (await stage(client, "a", 0, b"x" * 500)).code == 0
@@ -269,10 +286,10 @@ def test_no_more_is_staged_than_the_broker_may_hold(tmp_path: Path) -> None:
         await publish(client, 0, [("a", 1, 1)])
         assert (await stage(client, "b", 0, b"x" * 500)).code == 0
 
-    with_broker(tmp_path, work, settings=BrokerSettings(staged_max_bytes=1000))
+    with_either(tmp_path, work, settings=BrokerSettings(staged_max_bytes=1000))
 
 
-def test_what_nobody_publishes_expires_and_so_do_jobs_that_ended(tmp_path: Path) -> None:
+def test_what_nobody_publishes_expires_and_so_do_jobs_that_ended(tmp_path: Path, with_either: WithBroker) -> None:
     clock = ManualClock()
 
     async def work(broker: Broker) -> None:
@@ -296,29 +313,29 @@ def test_what_nobody_publishes_expires_and_so_do_jobs_that_ended(tmp_path: Path)
         broker.publisher.expire()
         assert list((tmp_path / "staged").iterdir()) == []
 
-    with_broker(tmp_path, work, clock=clock)
+    with_either(tmp_path, work, clock=clock)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"broker-a": 3}', b'{"broker-a": [{"name": "a"}]}', b"\xff"])
-def test_a_plan_that_makes_no_sense_is_refused(tmp_path: Path, body: bytes) -> None:
+def test_a_plan_that_makes_no_sense_is_refused(tmp_path: Path, with_either: WithBroker, body: bytes) -> None:
     async def work(broker: Broker) -> None:
         answer = await Client(broker).ask(PUBLISH, {"job": JOB, "batch": "0", "topics": "orders"}, body)
         assert answer.code == ResponseCode.INVALID_PARAMETER, answer
         assert "plan" in (answer.remark or "")
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
 @pytest.mark.parametrize("batch", ["", "-1", "x", "9" * 30])
-def test_a_batch_has_a_number(tmp_path: Path, batch: str) -> None:
+def test_a_batch_has_a_number(tmp_path: Path, with_either: WithBroker, batch: str) -> None:
     async def work(broker: Broker) -> None:
         answer = await Client(broker).ask(FIND, {"job": JOB, "batch": batch})
         assert answer.code == ResponseCode.INVALID_PARAMETER
 
-    with_broker(tmp_path, work)
+    with_either(tmp_path, work)
 
 
-def test_a_manifest_that_cannot_be_read_stops_its_job_and_no_other(tmp_path: Path) -> None:
+def test_a_manifest_that_cannot_be_read_stops_its_job_and_no_other(tmp_path: Path, with_either: WithBroker) -> None:
     async def before(broker: Broker) -> None:
         client = Client(broker)
         await stage(client, "a", 0, b"1")
@@ -333,14 +350,14 @@ def test_a_manifest_that_cannot_be_read_stops_its_job_and_no_other(tmp_path: Pat
         assert (await stage(client, "b", 0, b"2", job="other")).code == 0
         assert (await publish(client, 0, [("b", 1, 1)], job="other")).code == 0
 
-    with_broker(tmp_path, before)
+    with_either(tmp_path, before)
     (manifest,) = tmp_path.glob("staged/*/manifest.json")
     manifest.write_bytes(manifest.read_bytes()[:-5])
-    with_broker(tmp_path, after)
+    with_either(tmp_path, after)
 
 
 @pytest.mark.parametrize("copied", [0, 1, 250, 300])
-def test_a_promised_batch_goes_on_where_the_log_ends(tmp_path: Path, copied: int) -> None:
+def test_a_promised_batch_goes_on_where_the_log_ends(tmp_path: Path, with_either: WithBroker, copied: int) -> None:
     """The directory as a kill leaves it: the promise is made, and some of the messages are in the log."""
     bodies = [b"%d" % number for number in range(300)]
 
@@ -352,7 +369,7 @@ def test_a_promised_batch_goes_on_where_the_log_ends(tmp_path: Path, copied: int
         shutil.copytree(tmp_path / "a" / "staged", tmp_path / "staged")
         await publish(client, 0, [("a", 1, 200), ("b", 1, 100)])
 
-    with_broker(tmp_path / "a", before)
+    with_either(tmp_path / "a", before)
     manifest = tmp_path / "a" / "staged" / JOB / "manifest.json"
     shutil.copytree(tmp_path / "staged", tmp_path / "a" / "staged", dirs_exist_ok=True)
     manifest.write_text(manifest.read_text().replace('"done"', '"intent"'))
@@ -363,7 +380,7 @@ def test_a_promised_batch_goes_on_where_the_log_ends(tmp_path: Path, copied: int
         assert (await publish(client, 0, [("again", 1, 1)])).fields["isNew"] == "false"
         assert seen(broker.store) == [b"other", *bodies]
 
-    with_broker(tmp_path / "a", after)
+    with_either(tmp_path / "a", after)
 
 
 def _cut_log(path: Path, *, keep: int) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from embermq.broker.intake import Intake, born_of
+from embermq.broker.intake import Born, Intake, born_of
 from embermq.broker.publishing import Publisher
 from embermq.errors import CorruptRecord, IllegalField, IllegalMessage, StoreUnwritable
 from embermq.format.command import Command, make_answer
 from embermq.format.record import BLANK_SIZE, MIN_RECORD_SIZE, DraftFields
-from embermq.format.staged import iter_staged
+from embermq.format.staged import KeptChunk, iter_staged, keep_drafts
 from embermq.format.staged_json import decode_plan, encode_plan
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.staged import Manifest, Plan, check_name
@@ -18,6 +18,9 @@ from embermq.rpc.fields import I32, read_integer, read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
 from embermq.store.store import Store
+
+if TYPE_CHECKING:
+    from embermq.broker.fast_staging import FastStaging
 
 MOST_TASKS: Final = 100_000  # of one batch
 _HOSTS_AND_KEY: Final = 128  # more than a record has of these
@@ -31,6 +34,7 @@ class StagedHandlers:
         self._intake = intake
         self._publisher = publisher
         self._broker_name = broker_name
+        self.fast: FastStaging | None = None  # once kernels are in use
 
     def stage_routes(self) -> dict[int, Handler]:
         """Those whose bodies are messages."""
@@ -49,15 +53,7 @@ class StagedHandlers:
         refusal = self._store.state().refusal
         if refusal is not None:
             raise StoreUnwritable(refusal)
-        self._intake.refresh()
-        try:
-            drafts = self._intake.staged(request, iter_staged(request.data), born_of(peer.peer))
-        except CorruptRecord as error:
-            raise IllegalMessage(f"the body of a staged chunk cannot be read: {error}") from error
-        if not drafts:
-            raise IllegalMessage("a chunk without messages; leave it out")
-        self._check_sizes(drafts)
-        self._publisher.files.append(job, task, sequence, drafts)
+        self._publisher.files.append(job, task, sequence, self._keep(request, born_of(peer.peer)))
         return make_answer(request, ResponseCode.SUCCESS)
 
     async def publish(self, peer: Peer, request: Command) -> Command:
@@ -90,16 +86,32 @@ class StagedHandlers:
         state = {"state": "done" if is_done else "intent", **newest}
         return make_answer(request, ResponseCode.SUCCESS, state, _same(manifest, batch))
 
-    def _check_sizes(self, drafts: list[DraftFields]) -> None:
-        """What the log could not hold must be refused now: later it is promised."""
+    def _keep(self, request: Command, born: Born) -> KeptChunk:
+        """The messages of a request, checked. Raises a RequestError."""
+        self._intake.refresh()
+        topic = self._intake.staged_topic(request)
+        # What the log could not hold must be refused now: later it is promised.
         limit = self._store.log_files().file_size - BLANK_SIZE - MIN_RECORD_SIZE - _HOSTS_AND_KEY
-        for topic, _, body, properties, *_ in drafts:
-            size = len(topic) + len(body) + len(properties)
-            if size > limit:
-                raise IllegalMessage(
-                    f"a message of {size} bytes for topic {topic.decode()!r} does not fit into a log file, "
-                    f"limit {limit}; raise log_file_size"
-                )
+        if self.fast is not None and (kept := self.fast.keep(topic, request.data, born, size_limit=limit)) is not None:
+            return kept
+        try:
+            drafts = self._intake.staged(request, iter_staged(request.data), born)
+        except CorruptRecord as error:
+            raise IllegalMessage(f"the body of a staged chunk cannot be read: {error}") from error
+        if not drafts:
+            raise IllegalMessage("a chunk without messages; leave it out")
+        _check_sizes(drafts, limit)
+        return keep_drafts(drafts)
+
+
+def _check_sizes(drafts: list[DraftFields], limit: int) -> None:
+    for topic, _, body, properties, *_ in drafts:
+        size = len(topic) + len(body) + len(properties)
+        if size > limit:
+            raise IllegalMessage(
+                f"a message of {size} bytes for topic {topic.decode()!r} does not fit into a log file, "
+                f"limit {limit}; raise log_file_size"
+            )
 
 
 def _job(request: Command) -> str:
