@@ -14,7 +14,7 @@ from embermq.scan.reading import read_split
 from embermq.scan.splits import Split
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import Wanted
-from embermq_spark.schema import arrow_schema
+from embermq_spark.compat import arrow_schema
 
 log = logging.getLogger(__name__)
 

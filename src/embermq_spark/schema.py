@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -82,8 +80,3 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
             raise SettingsError(f"column {name} is in the schema twice")
         names.append(name)
     return tuple(names)
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects batches of these columns in."""
-    return to_arrow_schema(schema, timezone="UTC")
