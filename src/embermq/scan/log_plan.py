@@ -23,8 +23,13 @@ CLOCK_SLACK_MS: Final = 60_000  # that the clock of a store may have been set ba
 
 
 def choose_size(total: int, split_size: int | None, min_partitions: int) -> int:
-    """How many bytes of the log make a split."""
-    usual = min(max(total // (4 * (os.cpu_count() or 1)), SMALLEST_SPLIT), LARGEST_SPLIT)
+    """How many bytes of the log make a split.
+
+    Few and large ones, because a task costs as much as the smallest, and as many for each core of this machine.
+    """
+    cores = os.cpu_count() or 1
+    rounds = max(-(-total // (cores * LARGEST_SPLIT)), 1)
+    usual = max(-(-total // (cores * rounds)), SMALLEST_SPLIT)
     return max(min(split_size or usual, -(-total // max(min_partitions, 1))), 1)
 
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from embermq import Message
-from embermq.scan.log_plan import CLOCK_SLACK_MS
+from embermq.scan.log_plan import CLOCK_SLACK_MS, LARGEST_SPLIT, SMALLEST_SPLIT, choose_size
 from embermq.scan.numpy_engine import NumpyEngine
 from embermq.scan.planner import list_queues, plan
 from embermq.scan.reading import read_split
@@ -52,6 +52,14 @@ def test_the_whole_log_is_cut_into_stretches_that_meet(path: Path) -> None:
     assert all(one.end == next_one.begin for one, next_one in pairwise(stretches))
     rows = rows_of(splits, WANTED)
     assert len({row["physicalOffset"] for row in rows}) == len(rows) == COUNT
+
+
+@pytest.mark.parametrize("total", [1, 100 << 20, 1 << 30, (1 << 30) + 1, 5_000_000_000, 1 << 40])
+def test_each_core_gets_as_many_splits_of_a_useful_size(total: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    size = choose_size(total, None, 1)
+    assert min(SMALLEST_SPLIT, total) <= size <= LARGEST_SPLIT
+    assert size == SMALLEST_SPLIT or -(-total // size) % 4 == 0 or total < SMALLEST_SPLIT
 
 
 @pytest.mark.parametrize("least", [1, 3, 10])
