@@ -64,6 +64,7 @@ MAY_HAVE_DEPENDENCIES = {"kernels", "server", "embermq_spark", "pyspark_embermq"
 WITH_KERNELS = "Only loaded where kernels are."  # what modules say that may use numpy's arrays, too
 WITH_ARROW = "Only loaded where pyarrow is."  # what modules say that may use pyarrow, and numpy with it
 WITH_TABLES = re.compile(r"Only loaded where (deltalake|pyiceberg) is, and pyarrow with it\.")
+WITH_ROCKSDICT = "Only loaded where rocksdict is."
 UNFINISHED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 LARGEST_FILE = 500
 
@@ -139,6 +140,8 @@ def test_a_module_of_the_store_needs_the_standard_library_alone(path: Path) -> N
         outside -= {"numpy", "pyarrow", "fsspec"}
     if with_tables := WITH_TABLES.search(said):
         outside -= {"pyarrow", with_tables[1]}
+    if WITH_ROCKSDICT in said:
+        outside -= {"rocksdict"}
     assert outside == set() or package_of(path) in MAY_HAVE_DEPENDENCIES
 
 

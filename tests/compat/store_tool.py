@@ -163,13 +163,16 @@ class StoreTool:
         config: Mapping[str, object] = SMALL,
         queries: Sequence[Mapping[str, Any]] = (),
         times: Sequence[Mapping[str, Any]] = (),
+        queues: Sequence[tuple[str, int]] = (),
         start: bool = True,
     ) -> dict[str, Any]:
         """Open the store, recover it if need be, and close it cleanly; all that RocketMQ saw in it.
 
-        Without `start` it is loaded and left: nothing is dispatched, and no file closed.
+        Without `start` it is loaded and left: nothing is dispatched, and no file closed. Of queues in a RocksDB it
+        tells those that `queues` names.
         """
         spec = {"config": dict(config), "queries": list(queries), "times": list(times), "start": start}
+        spec["queues"] = [list(place) for place in queues]
         facts: dict[str, Any] = self._ask("read", directory, spec)
         return facts
 

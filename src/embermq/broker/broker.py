@@ -72,7 +72,7 @@ from embermq.model.message import Host
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Check, CheckTopic, Handler, Observe, Router, observe_nothing
 from embermq.store.groups import GROUPS_FILE, Groups
-from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
+from embermq.store.offsets import LIGHT_OFFSETS_FILE, OFFSETS_FILE, ConsumerOffsets
 from embermq.store.store import Store
 
 if TYPE_CHECKING:
@@ -119,8 +119,13 @@ class Broker:
         self.stages = {ENGINE: Stages(), PLAIN: Stages()}  # of sends, by who dealt with them
         self.pull_stages = {ENGINE: Stages(), PLAIN: Stages()}
         self.topics = BrokerTopics(store, settings)
-        self.groups = Groups(config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups)
-        self.offsets = ConsumerOffsets(config / OFFSETS_FILE, clock=clock)
+        has_light = store.settings.light_queues
+        self.groups = Groups(
+            config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups, light_queues=has_light
+        )
+        self.offsets = ConsumerOffsets(
+            config / OFFSETS_FILE, clock=clock, light_path=config / LIGHT_OFFSETS_FILE if has_light else None
+        )
         self.locks = QueueLocks(clock=clock, timeout_ms=settings.lock_timeout_ms)
         self.membership = Membership(self.groups, self.topics, clock, settings)
         self.filters = GroupFilters(config / FILTERS_FILE, settings, clock=clock)

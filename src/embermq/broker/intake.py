@@ -63,6 +63,7 @@ from embermq.model.properties import (
 from embermq.model.topic import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
+    LIGHT_PREFIX,
     MAX_TOPIC_SIZE,
     RETRY_PREFIX,
     TIMER_TOPIC,
@@ -434,7 +435,9 @@ class Intake:
 
     def _remember(self, topic: TopicConfig) -> None:
         """Know this topic as one that plain messages may go to."""
-        if not topic.name.startswith(RETRY_PREFIX) and not topic.attributes:  # their messages are looked at closely
+        if (
+            not topic.name.startswith((RETRY_PREFIX, LIGHT_PREFIX)) and not topic.attributes
+        ):  # their messages are looked at closely
             self.known[topic.name] = (topic.name.encode(), max(topic.write_queues, topic.read_queues))
 
 

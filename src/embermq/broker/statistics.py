@@ -17,7 +17,7 @@ from embermq.broker.counting import Counter, Figures, Window
 from embermq.broker.put_times import PutTimes
 from embermq.clock import Clock
 from embermq.format.stats_body import FIGURES, StatsKind
-from embermq.model.topic import is_system_topic
+from embermq.model.topic import LIGHT_PREFIX, is_system_topic
 
 SAMPLES: Final = 601  # one a second: the last ten minutes
 ALL_WINDOWS: Final = 0b111
@@ -103,6 +103,7 @@ class BrokerStatistics:
 
     def count_put(self, topic: str, queue: int, messages: int, size: int) -> None:
         """So many messages, of so many bytes in the log, were stored by one request."""
+        topic = _counted_as(topic)
         path = self._puts.get((topic, queue)) or self._open_put(topic, queue)
         self._count(path, messages, size)
         totals = self._totals
@@ -121,7 +122,7 @@ class BrokerStatistics:
 
     def count_gets(self, topic: str, queue: int, group: str, pulls: int, messages: int, size: int) -> None:
         """So many pulls were answered with so many messages together, and each with one at least."""
-        totals = self._totals
+        totals, topic, group = self._totals, _counted_as(topic), _counted_as(group)
         path = self._gets.get((topic, queue, group)) or self._open_get(topic, queue, group)
         self._count(path, messages, size, pulls)
         totals.found += pulls
@@ -139,11 +140,13 @@ class BrokerStatistics:
 
     def count_acks(self, topic: str, group: str, messages: int) -> None:
         """A group acknowledged messages that it popped."""
+        topic, group = _counted_as(topic), _counted_as(group)
         self._add(StatsKind.GROUP_ACK, f"{topic}@{group}", messages)
         self._add(StatsKind.BROKER_ACK, self._cluster, messages)
 
     def count_checkpoint(self, topic: str, group: str) -> None:
         """A group popped messages of one queue."""
+        topic, group = _counted_as(topic), _counted_as(group)
         self._add(StatsKind.GROUP_CHECKPOINT, f"{topic}@{group}", 1)
         self._add(StatsKind.BROKER_CHECKPOINT, self._cluster, 1)
 
@@ -155,12 +158,12 @@ class BrokerStatistics:
     def count_put_time(self, topic: str, queue: int, ms: int) -> None:
         """How long one send took."""
         self.put_times.add(ms)
-        self._add(StatsKind.PUT_TIME, f"{queue}@{topic}", ms)
+        self._add(StatsKind.PUT_TIME, f"{queue}@{_counted_as(topic)}", ms)
 
     def count_get_time(self, topic: str, queue: int, group: str, ms: int) -> None:
         """How long one pull took, once there was something to answer with."""
         self.longest_get_ms = max(self.longest_get_ms, ms)
-        self._add(StatsKind.GET_TIME, f"{queue}@{topic}@{group}", ms)
+        self._add(StatsKind.GET_TIME, f"{queue}@{_counted_as(topic)}@{_counted_as(group)}", ms)
 
     def sample(self) -> None:
         """A second has passed."""
@@ -276,6 +279,11 @@ class BrokerStatistics:
     def _local_day(self) -> tuple[int, int]:
         local = time.localtime(self._clock.now_ms() / 1000)
         return local.tm_year, local.tm_yday
+
+
+def _counted_as(name: str) -> str:
+    """The name that a topic or group is counted under: all light queues are counted as one."""
+    return LIGHT_PREFIX if name.startswith(LIGHT_PREFIX) else name
 
 
 # Where the topic and the group stand in the keys of each kind.

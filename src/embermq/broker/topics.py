@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from embermq.broker.settings import BrokerSettings
 from embermq.errors import TopicNotFound
@@ -23,6 +24,7 @@ from embermq.model.topic import (
     TopicConfig,
     check_topic,
     find_nearest,
+    is_light_queue,
 )
 from embermq.store.store import Store
 
@@ -52,11 +54,14 @@ class BrokerTopics:
             self.save(*missing)
 
     def find(self, name: str) -> TopicConfig | None:
-        return self._store.find_topic(name)
+        found = self._store.find_topic(name)
+        if found is None and is_light_queue(name) and self._store.settings.light_queues:
+            return _light_topic(name)
+        return found
 
     def read(self, name: str) -> TopicConfig:
         """The topic of this name. Raises TopicNotFound, which names the nearest one there is."""
-        found = self._store.find_topic(name)
+        found = self.find(name)
         if found is None:
             raise self.not_found(name)
         return found
@@ -66,7 +71,7 @@ class BrokerTopics:
 
     def for_send(self, name: str, *, template: str, queues: int) -> TopicConfig:
         """The topic to send to, made after its template if it is new. Raises IllegalTopic or TopicNotFound."""
-        found = self._store.find_topic(name)
+        found = self.find(name)
         if found is not None:
             return found
         check_topic(name)
@@ -117,6 +122,12 @@ class BrokerTopics:
     def system_names(self) -> set[str]:
         """The topics that belong to the broker itself, whatever their names look like."""
         return {config.name for config in _system_topics(self.settings)}
+
+
+@lru_cache(maxsize=4096)
+def _light_topic(name: str) -> TopicConfig:
+    """A light queue as a topic: there is always one, and no table holds it."""
+    return TopicConfig(name, read_queues=1, write_queues=1, permission=READ_WRITE)
 
 
 def _system_topics(settings: BrokerSettings) -> list[TopicConfig]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import logging
 import os
@@ -14,6 +15,7 @@ from embermq.errors import EmberError
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_libc = ctypes.CDLL(None, use_errno=True)
 
 # What a file system without hard links answers.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -33,6 +35,17 @@ def sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file_system(path: Path) -> None:
+    """Bring all that is in memory of the file system with `path` to the disk: for many files, the faster way."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(descriptor) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error), str(path))
     finally:
         os.close(descriptor)
 

@@ -295,6 +295,12 @@ class MappedFile(FileMap):
                 self.flushed = max(self.flushed, target)
             return self.flushed
 
+    def note_flushed(self, end: int) -> None:
+        """What was written below `end` is on disk: the whole file system was synced."""
+        with self._sync_lock:
+            if not self.sealed:
+                self.flushed = max(self.flushed, min(end, self._flushable))
+
     def sync(self) -> None:
         """Force the whole file onto the disk, whatever the positions say. Raises SyncFailed."""
         with self._sync_lock:

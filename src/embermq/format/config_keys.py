@@ -73,6 +73,17 @@ def _join(separator: str) -> Callable[[object], str]:
     return show
 
 
+def _read_store_type(text: str) -> object:
+    if text not in _STORE_TYPES:
+        raise ValueError(text)
+    return _STORE_TYPES[text]
+
+
+def _show_store_type(value: object) -> str:
+    return next(name for name, ours in _STORE_TYPES.items() if ours == value)
+
+
+_STORE_TYPES: Final = {"default": "files", "defaultRocksDB": "rocksdb"}
 TEXT: Final = Form(str, str, "text")
 INTEGER: Final = Form(int, _show_number, "a whole number")
 HOURS: Final = Form(lambda text: float(text) if "." in text else int(text), _show_number, "a number of hours")
@@ -81,6 +92,7 @@ NEGATED: Final = Form(lambda text: not _read_boolean(text), lambda value: "false
 PERCENT: Final = Form(lambda text: int(text) / 100, _show_share, "a whole number of percent")
 PATHS: Final = Form(_split, _join(","), "directories joined by ,")
 ADDRESSES: Final = Form(lambda text: _split(text, ";"), _join(";"), "address:port, joined by ;")
+STORE_TYPE: Final = Form(_read_store_type, _show_store_type, "default or defaultRocksDB")
 CODES: Final = Form(lambda text: tuple(map(int, _split(text))), _join(","), "request codes joined by ,")
 
 
@@ -143,6 +155,7 @@ KEYS: Final[Mapping[str, Key]] = {
             "storePathCommitLog": ("log_paths", PATHS),
             "readOnlyCommitLogStorePaths": ("read_only_log_paths", PATHS),
             "mappedFileSizeCommitLog": ("log_file_size", INTEGER),
+            "storeType": ("queue_store", STORE_TYPE),
             "mappedFileSizeConsumeQueue": ("queue_file_size", INTEGER),
             "mapperFileSizeBatchConsumeQueue": ("batch_queue_file_size", INTEGER),
             "mappedFileSizeConsumeQueueExt": ("extended_queue_file_size", INTEGER),

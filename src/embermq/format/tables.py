@@ -111,7 +111,8 @@ def encode_offsets(table: OffsetTable) -> bytes:
 def encode_light_offsets(table: OffsetTable) -> bytes:
     """The text of lmqConsumerOffset.json."""
     light = {_join_key(key): offset for key, offset in table.light_offsets.items()}
-    members = {**offset_members(table), "lmqOffsetTable": light}
+    own = {} if table.log_position is None else {"logPosition": table.log_position}
+    members = {**offset_members(table), "lmqOffsetTable": light, **own}
     return encode_table(dict(sorted(members.items())))
 
 

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from embermq.files.mapped_file import MappedFile
 from embermq.format.batch_entry import BATCH_ENTRY, BatchEntry
 from embermq.log.entry_chain import EntryChain
+from embermq.log.open_chains import OpenChains
 from embermq.log.placed import Placed
 from embermq.log.queue_kind import QueueKind
 from embermq.log.time_search import first_at_or_after, last_at_or_before
@@ -35,7 +37,8 @@ class BatchQueue:
     kind = QueueKind.BATCH
 
     def __init__(
-        self, folder: Path, topic: str, queue: int, *, file_size: int, read_only: bool = False
+        self, folder: Path, topic: str, queue: int, *, file_size: int, read_only: bool = False,
+        open_chains: OpenChains | None = None,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.topic = topic
@@ -43,19 +46,19 @@ class BatchQueue:
         self.min_offset = -1
         self.max_offset = 0
         self.end_position = 0
-        self._first = 0  # the index of the entry that min_offset belongs to
         self._entries = EntryChain(
             folder,
             BATCH_ENTRY,
             BatchEntry._make,
             file_size=file_size,
             read_only=read_only,
+            open_chains=open_chains,
         )
 
     def load(self) -> None:
         """Find the entries on disk. Raises what a FileChain does for files that are not as they should be."""
         self._entries.load()
-        self._first = self._entries.begin
+        self._entries.first = self._entries.begin
         self._update()
 
     @property
@@ -75,7 +78,7 @@ class BatchQueue:
         end = self._entries.write([_encode(items)])
         last = items[-1]
         self.end_position = last.position + last.size
-        if self._first == self._entries.end:
+        if self._entries.first == self._entries.end:
             self.min_offset = items[0].offset
         self._entries.end = end
         self.max_offset = last.offset + last.count
@@ -88,7 +91,7 @@ class BatchQueue:
         """
         if count <= 0 or not self.min_offset <= offset < self.max_offset:
             return []
-        end = bisect_left(range(self._entries.end), offset + count, lo=self._first, key=self._base_at)
+        end = bisect_left(range(self._entries.end), offset + count, lo=self._entries.first, key=self._base_at)
         return self._entries.read(self._find_index(offset), end)
 
     def last_entry(self) -> BatchEntry | None:
@@ -103,7 +106,7 @@ class BatchQueue:
         With `upper`, of the last among those stored exactly then, if there are any. Entries know
         their times, so `time_at` is not asked.
         """
-        begin, end = self._first, self._entries.end
+        begin, end = self._entries.first, self._entries.end
         if begin >= end:
             return self.max_offset
         found = first_at_or_after(time_ms, begin, end, self._time_of)
@@ -118,7 +121,7 @@ class BatchQueue:
 
     def correct_min(self, log_begin: int) -> None:
         """Raise `min_offset` to the first message with a record at or after `log_begin`, else to the end."""
-        self._first = self._entries.find_from(log_begin, self._first)
+        self._entries.first = self._entries.find_from(log_begin, self._entries.first)
         self._update()
 
     def delete_before(self, log_begin: int) -> int:
@@ -130,6 +133,10 @@ class BatchQueue:
         """Bring what is written onto the disk. Raises SyncFailed."""
         self._entries.flush(least_pages)
 
+    def unflushed(self) -> list[tuple[MappedFile, int]]:
+        """The files that a `flush` has something to do for, and how far each is written."""
+        return self._entries.unflushed()
+
     def sync(self) -> None:
         """Bring everything onto the disk, also what `load` found there in memory. Raises SyncFailed."""
         self._entries.sync()
@@ -137,7 +144,7 @@ class BatchQueue:
     def destroy(self) -> None:
         """Delete the queue's files."""
         self._entries.destroy()
-        self._first = 0
+        self._entries.first = 0
         self._update()
 
     def close(self) -> None:
@@ -146,7 +153,7 @@ class BatchQueue:
 
     def _update(self) -> None:
         """Tell readers what the entries [_first, end) hold."""
-        first, last = self._entries.find(self._first), self.last_entry()
+        first, last = self._entries.find(self._entries.first), self.last_entry()
         self.end_position = 0 if last is None else last.position + last.size
         self.max_offset = 0 if last is None else last.base_offset + last.count
         if last is None:
@@ -171,12 +178,12 @@ class BatchQueue:
 
     def _cut_at(self, index: int) -> None:
         self._entries.cut(index)
-        self._first = min(self._first, self._entries.end)
+        self._entries.first = min(self._entries.first, self._entries.end)
         self._update()
 
     def _find_index(self, offset: int, begin: int | None = None) -> int:
         """The index of the entry that holds `offset`, else of the next one."""
-        first = self._first if begin is None else begin
+        first = self._entries.first if begin is None else begin
         after = bisect_right(range(self._entries.end), offset, lo=first, key=self._base_at)
         entry = self._entries.find(after - 1) if after > first else None
         return after if entry is None or entry.base_offset + entry.count <= offset else after - 1

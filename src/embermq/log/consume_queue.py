@@ -18,6 +18,7 @@ from embermq.format.extended_entry import ExtendedEntry
 from embermq.format.queue_entry import ENTRY, PRE_BLANK, QUEUE_ENTRY_SIZE, QueueEntry, is_address
 from embermq.log.entry_chain import EntryChain
 from embermq.log.extended_queue import ExtendedQueue
+from embermq.log.open_chains import OpenChains
 from embermq.log.placed import Placed, Run
 from embermq.log.queue_kind import QueueKind
 from embermq.log.time_search import first_at_or_after, last_at_or_before
@@ -40,16 +41,16 @@ class ConsumeQueue:
     def __init__(
         self, folder: Path, topic: str, queue: int, *,
         file_size: int, extended: ExtendedQueue | None = None, read_only: bool = False,
-        row: memoryview | None = None,
+        row: memoryview | None = None, open_chains: OpenChains | None = None,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.topic = topic
         self.queue = queue
-        self.min_offset = 0
         whole = -(-file_size // QUEUE_ENTRY_SIZE) * QUEUE_ENTRY_SIZE
         self._entries = EntryChain(
-            folder, ENTRY, QueueEntry._make, file_size=whole, blank=PRE_BLANK, read_only=read_only, row=row
-        )
+            folder, ENTRY, QueueEntry._make, file_size=whole, blank=PRE_BLANK, read_only=read_only, row=row,
+            open_chains=open_chains,
+        )  # fmt: skip
         if extended is not None:
             self._entries.withhold()
         self._extended = extended
@@ -60,6 +61,14 @@ class ConsumeQueue:
         self.min_offset = self._entries.first_record()
         if self._extended is not None:
             self._extended.load(self._find_last_address())
+
+    @property
+    def min_offset(self) -> int:
+        return self._entries.first
+
+    @min_offset.setter
+    def min_offset(self, offset: int) -> None:
+        self._entries.first = offset
 
     @property
     def max_offset(self) -> int:
@@ -179,6 +188,10 @@ class ConsumeQueue:
         if self._extended is not None:
             self._extended.flush(least_pages)  # first, so that no address on disk leads nowhere
         self._entries.flush(least_pages)
+
+    def unflushed(self) -> list[tuple[MappedFile, int]]:
+        """The files with entries that a `flush` has something to do for, and how far each is written."""
+        return self._entries.unflushed()
 
     def sync(self) -> None:
         """Bring everything onto the disk, also what `load` found there in memory. Raises SyncFailed."""

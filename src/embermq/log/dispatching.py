@@ -20,7 +20,7 @@ from embermq.model.properties import (
     TAGS,
     find_property,
 )
-from embermq.model.topic import SCHEDULE_TOPIC, is_directory_name, is_light_queue
+from embermq.model.topic import SCHEDULE_TOPIC, is_directory_name, is_light_queue, may_name_light_queues
 
 UNKNOWN_LEVEL_MS = 1_000
 NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
@@ -104,7 +104,7 @@ def light_copies(item: Placed) -> list[Placed]:
     """`item` as the light queues that its message names will see it."""
     names = find_property(item.properties, _MULTI_DISPATCH)
     offsets = find_property(item.properties, _MULTI_OFFSET)
-    if not names or not offsets:
+    if not names or not offsets or not may_name_light_queues(item.topic):
         return []
     copies = []
     for name, text in zip(names.decode(errors="replace").split(","), offsets.split(b","), strict=False):

@@ -9,6 +9,9 @@ entry fills an index that has no record; searches take the nearest record before
 instead. One thread writes. `end` is what readers trust: it moves on after entries are
 written, and back before they are cut.
 
+There may be more queues than files can be open: see open_chains.py. A chain that is suspended knows where it ends and
+what its first and last entry were, so that opening and closing a store need not open it again.
+
 The kernel is told not to read ahead in the file at the end: it would fill the memory
 with the zeros of a file that is hardly begun, megabytes for every queue.
 """
@@ -21,6 +24,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from embermq.errors import FileSealed
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
 from embermq.kernels.columns import (
@@ -31,6 +35,7 @@ from embermq.kernels.columns import (
     QUEUE_WRITTEN,
 )
 from embermq.log.entries_end import find_entries_end
+from embermq.log.open_chains import OpenChains
 from embermq.log.queue_table import private_row
 
 RESERVE_STEP: Final = 65_536
@@ -58,6 +63,7 @@ class EntryChain(Generic[E]):
     def __init__(
         self, folder: Path, layout: struct.Struct, make: Callable[[Iterable[Any]], E], *,
         file_size: int, blank: bytes = b"", read_only: bool = False, row: memoryview | None = None,
+        open_chains: OpenChains | None = None,
     ) -> None:  # fmt: skip
         if file_size <= 0 or file_size % layout.size:
             raise ValueError(f"{folder}: files of {file_size} bytes for entries of {layout.size}")
@@ -65,7 +71,15 @@ class EntryChain(Generic[E]):
         self._is_offered = row is not None
         self.end = 0
         self.per_file = file_size // layout.size
-        self._files = FileChain(folder, file_size, reserve_step=RESERVE_STEP, read_only=read_only)
+        self.is_used = True
+        self._folder = folder
+        self._file_size = file_size
+        self._read_only = read_only
+        self._open_chains = OpenChains() if open_chains is None else open_chains
+        self._chain: FileChain | None = self._make_chain()  # while it is open
+        self.first = 0  # the first index that is asked for
+        self._kept: tuple[tuple[int, E | None], ...] = ()  # entries by index, while it is not
+        self._kept_files = 0  # how many there are then
         self._layout = layout
         self._size = layout.size
         self._make = make
@@ -78,15 +92,18 @@ class EntryChain(Generic[E]):
         The end is searched, not scanned for: pages that a crash lost in the middle are found
         when their entries are read or put again.
         """
-        self._files.load()
-        files = self._files.files[-_CHECKED_FILES:]
+        chain = self._files
+        chain.load()
+        files = chain.files[-_CHECKED_FILES:]
         if files:
             files[-1].advise_random()
         found = find_entries_end([file.view for file in files], self._layout, self._is_valid)
         end = (files[0].start if files else 0) + found.size
-        if not self._files.read_only:
-            (self._files.set_end if found.is_sound else self._files.truncate)(end)
+        if not self._read_only:
+            (chain.set_end if found.is_sound else chain.truncate)(end)
         self.end = end // self._size
+        if files:
+            self._open_chains.opened(self)
 
     @property
     def end(self) -> int:
@@ -109,12 +126,18 @@ class EntryChain(Generic[E]):
 
     @property
     def has_files(self) -> bool:
-        return bool(self._files.files)
+        return self._kept_files > 0 if self._chain is None else bool(self._chain.files)
+
+    @property
+    def file_count(self) -> int:
+        """How many files are open."""
+        return len(self._chain.files) if self._chain is not None else 0
 
     @property
     def is_dirty(self) -> bool:
         """Whether a `flush` has something to do."""
-        return self._files.flushed < self._files.end
+        chain = self._chain
+        return chain is not None and chain.flushed < chain.end
 
     def write(self, blocks: Iterable[bytes], *, at: int = 0) -> int:
         """Add the entries of all `blocks` and return the end they call for.
@@ -124,8 +147,11 @@ class EntryChain(Generic[E]):
         """
         had_files = self.has_files
         try:
+            before = self._files.last
             for block in blocks:
                 self._append(block, at)
+            if self._files.last is not before:
+                self._open_chains.opened(self)
             self._clear_behind()
             self._offer()
         except BaseException:
@@ -138,7 +164,7 @@ class EntryChain(Generic[E]):
 
     def find(self, index: int) -> E | None:
         """The entry at `index`, valid or not; None when there is none, or none any more."""
-        data = self._files.select(index * self._size, self._size) if index < self.end else None
+        data = self.select(index, index + 1) if index < self.end else None
         return None if data is None else self._make(self._layout.unpack(data))
 
     def read(self, begin: int, end: int) -> list[E]:
@@ -156,7 +182,11 @@ class EntryChain(Generic[E]):
 
     def select(self, begin: int, end: int) -> memoryview | None:
         """The bytes of the entries [begin, end), not copied; None when they are not all in one file."""
-        return self._files.select(begin * self._size, (end - begin) * self._size)
+        while True:
+            chain = self._files
+            data = chain.select(begin * self._size, (end - begin) * self._size)
+            if data is not None or chain is self._chain:  # else it was closed meanwhile
+                return data
 
     def file_of(self, index: int) -> MappedFile | None:
         """The file that has a place for the entry at `index`."""
@@ -179,7 +209,7 @@ class EntryChain(Generic[E]):
     def find_from(self, position: int, begin: int) -> int:
         """The first index of [begin, end) whose record lies at or after `position`, else the end."""
         end = self.end
-        if begin >= end or not self._is_early(begin, position):
+        if begin >= end or position <= 0 or not self._is_early(begin, position):
             return begin
         found = bisect_left(range(end), position, lo=begin, hi=end, key=self._position_at)
         # Invalid entries counted as early ones; they may have hidden some that are late.
@@ -211,7 +241,11 @@ class EntryChain(Generic[E]):
 
     def record_at(self, index: int) -> E | None:
         """The entry at `index` or, where that is blank, the nearest before it that is not."""
-        data = self._files.select(index * self._size, self._size) if index < self.end else None
+        if self._chain is None:
+            for at, kept in self._kept:
+                if at == index < self.end:
+                    return kept
+        data = self.select(index, index + 1) if 0 <= index < self.end else None
         if data is not None and data == self._blank:
             record = self.last_record(index)
             return None if record is None else self.find(record)
@@ -232,14 +266,29 @@ class EntryChain(Generic[E]):
     def delete_before(self, position: int) -> int:
         """Delete the files whose records all lie before `position`, never the last; return how many went."""
 
+        if self._chain is None and self._kept_files < 2:  # the last one stays
+            return 0
+
         def is_early(file: MappedFile) -> bool:
             return self._is_early((file.start + file.size) // self._size - 1, position)
 
         return len(self._files.delete_oldest(is_early))
 
     def flush(self, least_pages: int = 0) -> None:
-        """Bring what is written onto the disk. Raises SyncFailed."""
-        self._files.flush(least_pages)
+        """Bring what is written onto the disk, unless it is suspended; then others will. Raises SyncFailed."""
+        chain = self._chain
+        if chain is None:
+            return
+        try:
+            chain.flush(least_pages)
+        except FileSealed:
+            if chain is self._chain:  # else it was suspended meanwhile
+                raise
+
+    def unflushed(self) -> list[tuple[MappedFile, int]]:
+        """The files that a `flush` has something to do for, and how far each is written."""
+        chain = self._chain
+        return [] if chain is None else [(file, file.written) for file in chain.files if file.is_dirty]
 
     def sync(self) -> None:
         """Bring everything onto the disk, also what `load` found there in memory. Raises SyncFailed."""
@@ -250,11 +299,50 @@ class EntryChain(Generic[E]):
         self._row[QUEUE_LIMIT] = 0
         self.end = 0
         self._files.destroy()
+        self._open_chains.closed(self)
 
     def close(self) -> None:
         """Let go of the files. Flush first."""
         self._row[QUEUE_LIMIT] = 0
-        self._files.close()
+        if self._chain is not None:
+            self._chain.close()
+        self._open_chains.closed(self)
+
+    def suspend(self) -> list[Path]:
+        """Close the files until they are needed again; returns those that are not on disk. Nobody writes meanwhile."""
+        chain = self._files
+        self._kept = tuple((index, self.record_at(index)) for index in {self.first, self.end - 1} if index >= 0)
+        self._kept_files = len(chain.files)
+        unsynced = [file.path for file in chain.files if file.is_dirty]
+        self._row[QUEUE_LIMIT] = 0
+        self._chain = None  # first, so that a reader who finds nothing looks again
+        chain.close()
+        return unsynced
+
+    @property
+    def _files(self) -> FileChain:
+        """The files, opened again if they were closed."""
+        self.is_used = True
+        chain = self._chain
+        return chain if chain is not None else self._open_again()
+
+    def _open_again(self) -> FileChain:
+        with self._open_chains.lock:
+            if self._chain is not None:  # somebody else was faster
+                return self._chain
+            chain = self._make_chain()
+            chain.load()
+            if chain.last is not None:
+                chain.last.advise_random()
+                if not self._read_only:
+                    chain.set_end(self.end * self._size)
+            self._chain = chain
+            if chain.files:
+                self._open_chains.opened(self)
+            return chain
+
+    def _make_chain(self) -> FileChain:
+        return FileChain(self._folder, self._file_size, reserve_step=RESERVE_STEP, read_only=self._read_only)
 
     def _append(self, block: bytes, at: int) -> None:
         data = memoryview(block)

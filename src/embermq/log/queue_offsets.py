@@ -14,6 +14,7 @@ from embermq.format.record import Draft, DraftFields
 from embermq.kernels.columns import (
     QUEUE_NEXT,
 )
+from embermq.log.light_offsets import LightOffsets
 from embermq.log.queue_table import QueueTable
 from embermq.model.flags import SysFlag
 from embermq.model.properties import (
@@ -25,11 +26,12 @@ from embermq.model.properties import (
     format_properties,
     parse_properties,
 )
-from embermq.model.topic import check_light_queue
+from embermq.model.topic import LIGHT_PREFIX, RETRY_PREFIX, check_light_queue, is_system_topic
 
 LARGEST_INNER_BATCH = 32_767  # the count is read as a signed 16-bit number
 _UNUSUAL = SysFlag.TRANSACTION_MASK | SysFlag.INNER_BATCH
 _INNER = b"INNER_"
+_LIGHT = LIGHT_PREFIX.encode()
 
 
 class Assignment(NamedTuple):
@@ -45,9 +47,10 @@ class Assignment(NamedTuple):
 class QueueOffsets:
     """The next offset of each (topic, queue). One thread changes it."""
 
-    def __init__(self, table: QueueTable, *, light_queues: bool) -> None:
+    def __init__(self, table: QueueTable, *, light: LightOffsets | None = None) -> None:
+        """With `light`, messages are filed under the light queues that they name, too."""
         self.table = table
-        self._light_queues = light_queues
+        self._light = light
 
     def next_offset(self, topic: str, queue: int) -> int:
         """The offset that the next message of this queue will get."""
@@ -59,6 +62,8 @@ class QueueOffsets:
 
     def forget(self, topic: str) -> None:
         """Drop a deleted topic: its queues begin anew."""
+        if self._light is not None:
+            self._light.forget(topic.encode())
         for row in self.table.rows(topic.encode()).values():
             self.table.numbers[row + QUEUE_NEXT] = 0
 
@@ -86,11 +91,18 @@ class QueueOffsets:
     def confirm(self, assignment: Assignment) -> None:
         """The batch is in the log: its offsets are used."""
         numbers, row = self.table.numbers, self.table.row
+        if self._light is not None:
+            taken = assignment.next_offsets
+            self._light.confirm({topic: offsets[0] for topic, offsets in taken.items() if _is_light(topic)})
         for topic, offsets in assignment.next_offsets.items():
+            if self._light is not None and _is_light(topic):
+                continue
             for queue, offset in offsets.items():
                 numbers[row(topic, queue) + QUEUE_NEXT] = offset
 
     def _next(self, topic: bytes, queue: int) -> int:
+        if self._light is not None and _is_light(topic):
+            return self._light.next(topic)
         row = self.table.rows(topic).get(queue)
         return 0 if row is None else self.table.numbers[row + QUEUE_NEXT]
 
@@ -107,7 +119,7 @@ class QueueOffsets:
                 count = _offsets_taken(draft)
                 offset = self._take(taken, draft.topic, draft.queue, count)
             based = _with_property(draft, INNER_BASE, str(offset)) if draft.sys_flag & SysFlag.INNER_BATCH else draft
-            written.append(self._with_light_offsets(based, taken) if self._light_queues else based)
+            written.append(self._with_light_offsets(based, taken) if self._light is not None else based)
             offsets.append(offset)
             counts.append(count)
         return Assignment(written, offsets, counts, taken, False)
@@ -122,10 +134,21 @@ class QueueOffsets:
         names = find_property(draft.properties, INNER_MULTI_DISPATCH.encode())
         if names is None:
             return draft
+        if _waits(draft.topic.decode()):
+            return _with_property(draft, INNER_MULTI_QUEUE_OFFSET, None)  # those of before are others' by now
         offsets = [
             str(self._take(taken, name.encode(), 0, 1)) for name in light_queue_names(names.decode(errors="replace"))
         ]
         return _with_property(draft, INNER_MULTI_QUEUE_OFFSET, ",".join(offsets))
+
+
+def _is_light(topic: bytes) -> bool:
+    return topic.startswith(_LIGHT)
+
+
+def _waits(topic: str) -> bool:
+    """Whether a message waits in this topic for its time, its end or its next try; no light queue has it then."""
+    return topic.startswith(RETRY_PREFIX) or is_system_topic(topic)
 
 
 def light_queue_names(text: str) -> list[str]:
@@ -148,10 +171,14 @@ def _offsets_taken(draft: Draft) -> int:
     return int(number)
 
 
-def _with_property(draft: Draft, name: str, value: str) -> Draft:
+def _with_property(draft: Draft, name: str, value: str | None) -> Draft:
+    """With None, the same without it."""
     try:
         properties = parse_properties(draft.properties)
     except ValueError as error:
         raise IllegalProperty(name, f"it cannot be added to properties that are no UTF-8: {error}") from error
-    properties[name] = value
+    if value is None:
+        properties.pop(name, None)
+    else:
+        properties[name] = value
     return draft._replace(properties=format_properties(properties))

@@ -131,6 +131,11 @@ def is_light_queue(name: str) -> bool:
     return name.startswith(LIGHT_PREFIX)
 
 
+def may_name_light_queues(topic: str) -> bool:
+    """Whether light queues have the messages of this topic that name them: not while those wait somewhere else."""
+    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
+
+
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
     """The name that was perhaps meant; None for a name that is not typed, such as that of a retry topic."""
     if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):

@@ -37,7 +37,6 @@ _NO_REPLICAS: Final = "EmberMQ keeps one copy of a store; take this line out"
 # Values that EmberMQ can honour; any other one asks for what it does not have.
 _ONLY: Final = {
     "brokerRole": (("ASYNC_MASTER", "SYNC_MASTER"), _NO_REPLICAS),
-    "storeType": (("default",), "EmberMQ keeps its queues in files; RocksDB stores cannot be opened"),
     "enableDLegerCommitLog": (("false",), _NO_REPLICAS),
     "enableControllerMode": (("false",), _NO_REPLICAS),
     "aclEnable": (("false",), "it is ACL 1.0; use authenticationEnabled and authorizationEnabled instead"),
@@ -104,7 +103,6 @@ def fixed_properties(server: ServerSettings, *, address: str, cpus: int) -> dict
         **show_settings(Part.SERVER, server),
         "brokerIP1": server.advertise or address,
         "brokerRole": "ASYNC_MASTER",
-        "storeType": "default",
         "msgTraceTopicName": TRACE_TOPIC,
         "traceOn": "true",
         "slaveReadEnable": "false",

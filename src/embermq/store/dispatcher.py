@@ -24,7 +24,7 @@ from embermq.log.dispatching import NOT_QUEUED, iter_placed, light_copies
 from embermq.log.key_index import KeyIndex
 from embermq.log.placed import Batch, Placed
 from embermq.model.properties import INNER_MULTI_DISPATCH
-from embermq.store.queues import Queues
+from embermq.store.queues import QueueStore
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Dispatcher:
     def __init__(
         self,
         commit_log: CommitLog,
-        queues: Queues,
+        queues: QueueStore,
         index: KeyIndex | None,
         *,
         delay_levels: Sequence[int],
@@ -160,13 +160,24 @@ class Dispatcher:
         return list(islice(iter_placed(data, self.position, self._delay_levels), most))
 
     def _hand_on(self, items: Sequence[Placed]) -> None:
-        if not (isinstance(items, Batch) and self._put_runs(items)):
-            self._put(items)
+        told = items
+        with self.queues.open_chains.lock:
+            is_put = isinstance(items, Batch) and self._put_runs(items)
+        if not is_put:
+            told = self._with_light_copies(items)
+            self._put(told)
         if self.index is not None:
             self.index.put(items)
         self.last_store_time = items.store_time if isinstance(items, Batch) else items[-1].store_time
         for listener in self.listeners:
-            listener(items)
+            listener(told)
+
+    def _with_light_copies(self, items: Sequence[Placed]) -> Sequence[Placed]:
+        """`items`, and those that name light queues once more for each of these."""
+        if not self._light_queues or isinstance(items, Batch):
+            return items
+        named = [item for item in items if _MULTI_DISPATCH in item.properties and not item.sys_flag & NOT_QUEUED]
+        return [*items, *(copy for item in named for copy in light_copies(item))] if named else items
 
     def _put_runs(self, batch: Batch) -> bool:
         """Give every queue its entries in one piece; False, with nothing done, if a queue cannot take them so."""
@@ -187,15 +198,8 @@ class Dispatcher:
 
     def _put(self, items: Sequence[Placed]) -> None:
         queued = [item for item in items if not item.sys_flag & NOT_QUEUED]
-        if self._light_queues:
-            queued += [copy for item in queued if _MULTI_DISPATCH in item.properties for copy in light_copies(item)]
         if self.bits_of is not None:
             bits_of = self.bits_of
             queued = [item._replace(filter_bits=bits_of(item.topic, item.properties)) for item in queued]
-        groups: dict[tuple[str, int], list[Placed]] = {}
-        for item in queued:
-            groups.setdefault((item.topic, item.queue), []).append(item)
-        for (topic, number), group in groups.items():
-            if self.wants_topic is not None and not self.wants_topic(topic):
-                continue
-            self.queues.get_or_make(topic, number).put(group)
+        wants_topic = self.wants_topic
+        self.queues.put(queued if wants_topic is None else [item for item in queued if wants_topic(item.topic)])

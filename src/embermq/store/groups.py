@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from embermq.clock import Clock
@@ -12,6 +13,7 @@ from embermq.files.durable import make_directory, read_with_backup, replace_file
 from embermq.format.tables import GroupTable, decode_groups, encode_groups
 from embermq.model.flags import Permission
 from embermq.model.group import PREDEFINED_GROUPS, GroupConfig, check_group
+from embermq.model.topic import is_light_queue
 from embermq.model.version import DataVersion
 from embermq.store.state import refusal_of
 
@@ -22,9 +24,13 @@ _READING = int(Permission.READ)  # the bit of what may be forbidden to a group
 
 
 class Groups:
-    """Group settings by name, and which topics a group may not read. One thread uses them."""
+    """Group settings by name, and which topics a group may not read. One thread uses them.
 
-    def __init__(self, path: Path, *, clock: Clock, auto_create: bool) -> None:
+    With `light_queues`, every group that is named as a light queue is there, and none of them is kept.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock, auto_create: bool, light_queues: bool = False) -> None:
+        self._has_light = light_queues
         self.auto_create = auto_create  # whether the first use of an unknown group makes it
         self.deletion_listeners: list[Callable[[str], None]] = []
         self._path = path
@@ -39,11 +45,12 @@ class Groups:
         return self._table
 
     def find(self, name: str) -> GroupConfig | None:
-        return self._table.groups.get(name)
+        found = self._table.groups.get(name)
+        return _light_group(name) if found is None and self._has_light and is_light_queue(name) else found
 
     def read(self, name: str) -> GroupConfig:
         """The group of this name, made if it is new and may be. Raises GroupNotFound or IllegalGroup."""
-        found = self._table.groups.get(name)
+        found = self.find(name)
         if found is not None:
             return found
         if not self.auto_create:
@@ -92,3 +99,8 @@ class Groups:
         except OSError as error:
             raise refusal_of(error, self._path) from error
         self._table = table
+
+
+@lru_cache(maxsize=4096)
+def _light_group(name: str) -> GroupConfig:
+    return GroupConfig(name)

@@ -4,6 +4,8 @@ committed   the next offset of each queue of a topic, by group; on disk
 pending     offsets that an operator set, and that the group's next pull is told; in memory.
             Meanwhile its own commits count for nothing, because they are of before.
 pulled      where the last pull of each queue ended; in memory, for those who watch
+light       the next offset of groups that are named as light queues, of which there may be a million: one number
+            for each topic, whatever the queue. All is in config/lmqConsumerOffset.json then
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from embermq.clock import Clock
 from embermq.files.durable import make_directory, read_with_backup, replace_file
-from embermq.format.tables import OffsetTable, decode_offsets, encode_offsets
+from embermq.format.tables import OffsetTable, decode_offsets, encode_light_offsets, encode_offsets
+from embermq.model.topic import is_light_queue
 from embermq.model.version import DataVersion
 from embermq.store.state import refusal_of
 
 log = logging.getLogger(__name__)
 
 OFFSETS_FILE = "consumerOffset.json"
+LIGHT_OFFSETS_FILE = "lmqConsumerOffset.json"
 _VERSION_STEP: Final = 500  # commits that make a new version, as in RocketMQ
 
 _Table = dict[tuple[str, str], dict[int, int]]  # by (topic, group), then queue
@@ -32,15 +36,20 @@ _NONE: Final[Mapping[int, int]] = {}
 class ConsumerOffsets:
     """The offsets of all groups. One thread uses them; `save` and `table` may be called from any."""
 
-    def __init__(self, path: Path, *, clock: Clock) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, clock: Clock, light_path: Path | None = None) -> None:
+        """With a `light_path` all offsets are kept there; those at `path` are only what it begins with."""
+        self._has_light = light_path is not None
+        self._path = light_path or path
         self._clock = clock
-        table = read_with_backup(path, decode_offsets) or OffsetTable(DataVersion(), {})
+        table = read_with_backup(self._path, decode_offsets) or read_with_backup(path, decode_offsets)
+        path = self._path
+        table = table or OffsetTable(DataVersion(), {})
         self.saved_position = table.log_position  # everything popped before it was counted in; None: nobody knows
         self.saved_ms = int(path.stat().st_mtime * 1000) if path.exists() else 0
         self.position: Callable[[], int | None] = lambda: None  # the same of this moment
         self._version = table.version
         self._committed: _Table = {key: dict(queues) for key, queues in table.offsets.items()}
+        self._light = dict(table.light_offsets)
         self._pending: _Table = {}
         self._pulled: _Table = {}
         self._commits = 0
@@ -54,6 +63,8 @@ class ConsumerOffsets:
             pending = self._pending.get(key, _NONE).get(queue)
             if pending is not None:
                 return pending
+        if self._is_light(group):
+            return self._light.get(key)
         queues = self._committed.get(key)
         return None if queues is None else queues.get(queue)
 
@@ -99,7 +110,9 @@ class ConsumerOffsets:
         return offset
 
     def note_pull(self, topic: str, group: str, queue: int, next_offset: int) -> None:
-        """Remember where a pull ended."""
+        """Remember where a pull ended; not of a light queue, whose reader is the only one."""
+        if self._has_light and is_light_queue(topic):
+            return
         queues = self._pulled.get((topic, group))
         if queues is None:
             queues = self._pulled[topic, group] = {}
@@ -111,15 +124,18 @@ class ConsumerOffsets:
 
     def queues(self, topic: str, group: str) -> Mapping[int, int]:
         """The committed offsets of a group in all queues of a topic that it ever read."""
+        if self._is_light(group):
+            offset = self._light.get((topic, group))
+            return _NONE if offset is None else {0: offset}
         return self._committed.get((topic, group), _NONE)
 
     def topics_of(self, group: str) -> set[str]:
         """The topics that a group has offsets of."""
-        return {topic for topic, name in self._committed if name == group}
+        return {topic for topic, name in self._of(group) if name == group}
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have offsets of a topic."""
-        return {group for name, group in self._committed if name == topic}
+        return {group for table in (self._committed, self._light) for name, group in table if name == topic}
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Give a group the offsets that another one has of a topic."""
@@ -137,7 +153,7 @@ class ConsumerOffsets:
         position = self.position()  # first: what is committed from now on is more than it promises
         # Copying one map is a single step of the interpreter: the thread of the commits cannot get in between.
         committed = {key: queues.copy() for key, queues in self._committed.copy().items()}
-        return OffsetTable(self._version, committed, log_position=position)
+        return OffsetTable(self._version, committed, self._light.copy(), position)
 
     def save(self) -> None:
         """Bring the offsets to disk if they changed since the last time. Raises StoreUnwritable."""
@@ -147,12 +163,23 @@ class ConsumerOffsets:
             self._is_changed = False  # first, so that a commit from now on counts for the next time
             try:
                 make_directory(self._path.parent)
-                replace_file(self._path, encode_offsets(self.table()), keep_backup=True)
+                encode = encode_light_offsets if self._has_light else encode_offsets
+                replace_file(self._path, encode(self.table()), keep_backup=True)
             except OSError as error:
                 self._is_changed = True
                 raise refusal_of(error, self._path) from error
 
+    def _is_light(self, group: str) -> bool:
+        return self._has_light and is_light_queue(group)
+
+    def _of(self, group: str) -> Mapping[tuple[str, str], object]:
+        return self._light if self._is_light(group) else self._committed
+
     def _set(self, key: tuple[str, str], queue: int, offset: int) -> None:
+        if self._is_light(key[1]):
+            self._light[key] = offset
+            self._is_changed = True  # and the version stays, as in RocketMQ
+            return
         queues = self._committed.get(key)
         if queues is None:
             queues = self._committed[key] = {}
@@ -177,5 +204,5 @@ class ConsumerOffsets:
         if self._commits % _VERSION_STEP == 0:
             self._version = self._version.next(self._clock.now_ms())
 
-    def _tables(self) -> tuple[_Table, _Table, _Table]:
-        return self._committed, self._pending, self._pulled
+    def _tables(self) -> tuple[dict[tuple[str, str], Any], ...]:
+        return self._committed, self._pending, self._pulled, self._light

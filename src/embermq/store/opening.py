@@ -43,9 +43,10 @@ from embermq.log.recovery import (
     scan_log,
 )
 from embermq.store.checkpoint_file import CheckpointFile
+from embermq.store.database_queues import DatabaseQueues
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout
-from embermq.store.queues import Queues
+from embermq.store.queues import Queues, QueueStore
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Begin(StrEnum):
     INTERRUPTED = "an earlier opening was interrupted while it filled queues and index"
     QUEUES_AHEAD = "queues point behind the log's end"
     QUEUE_END = "end of the queues, after a clean stop of RocketMQ"
+    QUEUE_DATABASE = "what the database of queues knows"
     FILE_BY_TIME = "newest file that the checkpoint's times vouch for"
 
 
@@ -178,12 +180,14 @@ def _dispatch(dispatcher: Dispatcher, chain: FileChain, begin: int, end: int, re
 
 
 def _make_plan(
-    commit_log: CommitLog, queues: Queues, index: KeyIndex | None, checkpoint: CheckpointFile, *, clean: bool
+    commit_log: CommitLog, queues: QueueStore, index: KeyIndex | None, checkpoint: CheckpointFile, *, clean: bool
 ) -> _Plan:
     chain = commit_log.chain
     first, end = chain.begin, chain.end
     if not chain.files:
         return _Plan(0, Begin.NEW, 0, 0)
+    if isinstance(queues, DatabaseQueues):
+        return _plan_by_database(commit_log, queues, index, checkpoint.progress, clean=clean)
     if checkpoint.progress is not None:
         return _plan_by_progress(commit_log, queues, index, checkpoint.progress)
     if not clean:
@@ -223,6 +227,26 @@ def _plan_by_progress(commit_log: CommitLog, queues: Queues, index: KeyIndex | N
     if not is_index_whole:
         return _Plan(first, Begin.INDEX_SHORT, done, first, safe_end=done)
     return _Plan(done, Begin.CHECKPOINT, done, done)
+
+
+def _plan_by_database(
+    commit_log: CommitLog, queues: DatabaseQueues, index: KeyIndex | None, progress: Progress | None, *, clean: bool
+) -> _Plan:
+    """The database knows what it holds; but of what was written last, a crash may have left the bounds alone."""
+    first, end, done = commit_log.chain.begin, commit_log.chain.end, queues.dispatched
+    is_ours = progress is not None and first <= progress.position <= end
+    begin = max(min(done, end), first)
+    if progress is not None and is_ours:
+        begin = min(begin, progress.position)
+    elif not clean:
+        begin = first_matching_file(commit_log.chain, lambda position, _: position <= done)
+    safe_end = progress.position if progress is not None and is_ours else 0
+    if index is not None:
+        index.cut(safe_end if is_ours else begin)
+        counted = progress.index_entries if progress is not None and is_ours else None
+        if not index.file_count if counted is None else index.entry_count != counted:
+            return _Plan(first, Begin.INDEX_SHORT, done, first, safe_end=safe_end)
+    return _Plan(begin, Begin.QUEUE_DATABASE, done, safe_end or begin, safe_end=safe_end)
 
 
 def _reaches(commit_log: CommitLog, queues: Queues) -> bool:

@@ -11,6 +11,7 @@ from embermq.clock import Clock
 from embermq.errors import CorruptRecord, StoreMissing, StoreReadOnly
 from embermq.files.file_chain import FileChain
 from embermq.files.lock import DirectoryLock
+from embermq.files.open_files import most_mapped_files
 from embermq.files.preparer import WINDOW, Preparer
 from embermq.files.space import DiskSpace
 from embermq.files.staging import ChunkPool
@@ -19,17 +20,19 @@ from embermq.format.host import encode_host
 from embermq.log.commit_log import CommitLog
 from embermq.log.flusher import Flusher, FlushTimes
 from embermq.log.key_index import KeyIndex
+from embermq.log.light_offsets import LightOffsets
 from embermq.log.queue_offsets import QueueOffsets
 from embermq.log.queue_table import QueueTable
 from embermq.log.recovery import Report
 from embermq.model.delay import parse_delay_levels
 from embermq.store.checkpoint_file import CheckpointFile
+from embermq.store.database_queues import DatabaseQueues
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout, find_layout
 from embermq.store.opening import Recovered, recover
-from embermq.store.queues import Queues
+from embermq.store.queues import SIMPLE_FOLDER, Queues, QueueStore
 from embermq.store.running_mark import RunningMark
-from embermq.store.settings import Durability, StoreSettings
+from embermq.store.settings import Durability, QueueForm, StoreSettings
 from embermq.store.state import refusal_of
 from embermq.store.topics import Topics
 
@@ -50,7 +53,7 @@ class Parts:
     preparer: Preparer | None
     commit_log: CommitLog
     mark: RunningMark
-    queues: Queues
+    queues: QueueStore
     index: KeyIndex | None
     offsets: QueueOffsets
     dispatcher: Dispatcher
@@ -114,11 +117,7 @@ def _open_locked(
     chain, preparer = _make_chain(layout, settings, clock, undo)
     chain.load()
     table = QueueTable()
-    queues = undo.enter_context(
-        closing(
-            Queues(path, layout.queue_sizes, kind_of=topics.kind_of, extended=settings.extended_queues, table=table)
-        )
-    )
+    queues = undo.enter_context(closing(_make_queues(layout, topics, settings, table)))
     queues.load()
     index = _load_index(layout, settings, clock)
     if index is not None:
@@ -140,9 +139,10 @@ def _open_locked(
         has_topic=topics.is_known if topics.names() else lambda _: True,
         report=report,
     )
-    offsets = QueueOffsets(table, light_queues=settings.light_queues)
-    for topic, queue, each in queues.items():
-        offsets.set_next(topic, queue, each.max_offset)
+    light = _make_light_offsets(queues, chain, dispatcher) if settings.light_queues else None
+    offsets = QueueOffsets(table, light=light)
+    for topic, queue, offset in queues.next_offsets(with_light=light is None):
+        offsets.set_next(topic, queue, offset)
     dispatcher.publish_to(mark.publish)
     _make_mark(mark, layout)
     chain.prepare_next()
@@ -152,6 +152,27 @@ def _open_locked(
         layout, lock, topics, preparer, commit_log, mark, queues, index, offsets, dispatcher, flusher, checkpoint,
         recovered, delay_levels,
     )  # fmt: skip
+
+
+def _make_queues(layout: Layout, topics: Topics, settings: StoreSettings, table: QueueTable) -> QueueStore:
+    if settings.queue_store is QueueForm.ROCKSDB:
+        return DatabaseQueues(layout.root / SIMPLE_FOLDER)
+    return Queues(
+        layout.root,
+        layout.queue_sizes,
+        kind_of=topics.kind_of,
+        extended=settings.extended_queues,
+        table=table,
+        most_files=settings.max_open_queue_files or most_mapped_files(),
+    )
+
+
+def _make_light_offsets(queues: QueueStore, chain: FileChain, dispatcher: Dispatcher) -> LightOffsets:
+    def find(name: str) -> int:
+        found = queues.find(name, 0)
+        return 0 if found is None else found.max_offset
+
+    return LightOffsets(find, log_end=lambda: chain.end, dispatched=lambda: dispatcher.position)
 
 
 def _make_log(chain: FileChain, settings: StoreSettings, clock: Clock) -> CommitLog:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from embermq.errors import WrongQueueKind
-from embermq.files.open_files import allow_open_files
+from embermq.errors import SyncFailed, WrongQueueKind
+from embermq.files.durable import sync_file, sync_file_system
 from embermq.format.batch_entry import BatchEntry
 from embermq.format.queue_entry import QueueEntry
 from embermq.log.batch_queue import BatchQueue
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.log.extended_queue import ExtendedQueue
+from embermq.log.open_chains import OpenChains
+from embermq.log.placed import Placed
 from embermq.log.queue_kind import QueueKind
 from embermq.log.queue_table import QueueTable
 from embermq.model.topic import is_light_queue
+from embermq.store.database_queues import DatabaseQueue, DatabaseQueues
 
 SIMPLE_FOLDER = "consumequeue"
 BATCH_FOLDER = "batchconsumequeue"
 EXTENDED_FOLDER = "consumequeue_ext"
 
-_QUEUES_AT_ONCE = 128  # between two looks at the limit of open files
-_DESCRIPTORS = 4  # of a queue: two for each file, and many have two files
-_SPARE_DESCRIPTORS = 1024  # for all the rest, and for the queues until the next look
+MOST_SYNCS: Final = 256  # of single files; for more, the whole file system is synced at once
 
-AnyQueue: TypeAlias = ConsumeQueue | BatchQueue
+AnyQueue: TypeAlias = ConsumeQueue | BatchQueue | DatabaseQueue
+FileQueue: TypeAlias = ConsumeQueue | BatchQueue
 
 
 class QueueSizes(NamedTuple):
@@ -49,15 +51,18 @@ class Queues:
         extended: bool = False,
         read_only: bool = False,
         table: QueueTable | None = None,
+        most_files: int | None = None,
     ) -> None:
+        """`most_files` are open at once; None: all there are."""
         self._root = root
         self._sizes = sizes
         self._kind_of = kind_of
         self._extended = extended
         self._read_only = read_only
         self.table = table
-        self._queues: dict[tuple[str, int], AnyQueue] = {}
-        self._making = threading.Lock()
+        self._queues: dict[tuple[str, int], FileQueue] = {}
+        self._by_topic: dict[str, dict[int, FileQueue]] = {}
+        self.open_chains = OpenChains(most_files)
 
     def load(self) -> None:
         """Open every queue that has a directory."""
@@ -66,25 +71,38 @@ class Queues:
                 expected = self._kind_of(topic) or kind  # a topic that was just deleted may have left some
                 if expected != kind:
                     raise WrongQueueKind(path, found=kind, expected=expected)
-                self._queues[topic, queue] = self._open(topic, queue, kind)
+                self._add(topic, queue, kind)
 
-    def find(self, topic: str, queue: int) -> AnyQueue | None:
+    def find(self, topic: str, queue: int) -> FileQueue | None:
         return self._queues.get((topic, queue))
 
-    def get_or_make(self, topic: str, queue: int) -> AnyQueue:
+    def get_or_make(self, topic: str, queue: int) -> FileQueue:
         """The queue, made if this is the first message for it."""
         found = self._queues.get((topic, queue))
-        if found is not None:
-            return found
-        with self._making:
-            made = self._open(topic, queue, self._kind_of(topic) or QueueKind.SIMPLE)
-            # Readers iterate over the table without a lock, so it is replaced, not changed.
-            self._queues = {**self._queues, (topic, queue): made}
-        return made
+        return found or self._add(topic, queue, self._kind_of(topic) or QueueKind.SIMPLE)
 
-    def items(self) -> Iterator[tuple[str, int, AnyQueue]]:
+    def put(self, items: Iterable[Placed]) -> None:
+        """Add the entries of `items` to their queues. Raises as those do."""
+        groups: dict[tuple[str, int], list[Placed]] = {}
+        for item in items:
+            groups.setdefault((item.topic, item.queue), []).append(item)
+        with self.open_chains.lock:
+            for (topic, number), group in groups.items():
+                self.get_or_make(topic, number).put(group)
+
+    def next_offsets(self, *, with_light: bool) -> Iterator[tuple[str, int, int]]:
+        """Topic, number and next offset of all queues, or of all but the light ones."""
+        for topic, queue, each in self.items():
+            if with_light or not is_light_queue(topic):
+                yield topic, queue, each.max_offset
+
+    def numbers_of(self, topic: str) -> list[int]:
+        """The queues of a topic."""
+        return sorted(self._by_topic.get(topic, {}).copy())
+
+    def items(self) -> Iterator[tuple[str, int, FileQueue]]:
         """Every queue with its topic and number, in their order."""
-        for (topic, queue), each in sorted(self._queues.items()):
+        for (topic, queue), each in sorted(self._queues.copy().items()):
             yield topic, queue, each
 
     def __len__(self) -> int:
@@ -93,60 +111,109 @@ class Queues:
     @property
     def entry_count(self) -> int:
         """The sum of all next offsets: what a checkpoint remembers, to notice a queue that lost entries."""
-        return sum(each.max_offset for each in self._queues.values())
+        return sum(each.max_offset for each in self._all())
 
     @property
     def end_position(self) -> int:
         """The end of the last record that any queue points to."""
-        return max((each.end_position for each in self._queues.values()), default=0)
+        return max((each.end_position for each in self._all()), default=0)
 
     def last_entry(self) -> QueueEntry | BatchEntry | None:
         """The entry of the newest record that any queue points to."""
-        newest = max(self._queues.values(), key=lambda each: each.end_position, default=None)
+        newest = max(self._all(), key=lambda each: each.end_position, default=None)
         return newest.last_entry() if newest is not None else None
 
     def cut(self, position: int) -> None:
         """Forget every entry for records at or after `position`; the log there was lost or is read again."""
-        for each in self._queues.values():
-            each.cut(position)
+        with self.open_chains.lock:
+            for each in self._all():
+                each.cut(position)
 
     def correct_min(self, log_begin: int) -> None:
-        for each in self._queues.values():
+        for each in self._all():
             each.correct_min(log_begin)
 
     def delete_before(self, log_begin: int) -> int:
         """Delete queue files that only point below the log's first position; returns how many."""
-        return sum(each.delete_before(log_begin) for each in self._queues.values())
+        with self.open_chains.lock:
+            return sum(each.delete_before(log_begin) for each in self._all())
 
     def flush(self) -> None:
-        """Bring every changed queue to the disk."""
-        for each in list(self._queues.values()):
+        """Bring every changed queue to the disk. Raises SyncFailed."""
+        dirty = [each for each in self._all() if each.is_dirty]
+        if len(dirty) > MOST_SYNCS:
+            written = [place for each in dirty for place in each.unflushed()]
+            self._sync_all()
+            for file, end in written:
+                file.note_flushed(end)
+        for each in dirty:
             each.flush()
+        # Last: one that was closed before its turn is among these.
+        self._sync_closed()
 
     def sync(self) -> None:
-        """Bring every queue to the disk, also what was found in memory only."""
-        for each in self._queues.values():
+        """Bring every queue to the disk, also what was found in memory only. Raises SyncFailed."""
+        if len(self._queues) > MOST_SYNCS:
+            self._sync_all()
+            return
+        for each in self._all():
             each.sync()
+
+    def _sync_closed(self) -> None:
+        paths = self.open_chains.take_unsynced()
+        try:
+            if len(paths) > MOST_SYNCS:
+                self._sync_all()
+                return
+            for path in paths:
+                with suppress(FileNotFoundError):  # deleted since
+                    sync_file(path)
+        except SyncFailed:
+            self.open_chains.give_back(paths)
+            raise
+        except OSError as error:
+            self.open_chains.give_back(paths)
+            raise SyncFailed(self._root, error) from error
+
+    def _sync_all(self) -> None:
+        try:
+            sync_file_system(self._root)
+        except OSError as error:
+            raise SyncFailed(self._root, error) from error
 
     def delete_topic(self, topic: str) -> None:
         """Destroy all queues of `topic`."""
-        gone = {key: each for key, each in self._queues.items() if key[0] == topic}
-        self._queues = {key: each for key, each in self._queues.items() if key[0] != topic}
-        for each in gone.values():
-            each.destroy()
+        with self.open_chains.lock:
+            gone = self._by_topic.pop(topic, {})
+            for queue in gone:
+                del self._queues[topic, queue]
+            for each in gone.values():
+                each.destroy()
 
     def close(self) -> None:
-        for each in self._queues.values():
+        for each in self._all():
             each.close()
 
-    def _open(self, topic: str, queue: int, kind: QueueKind) -> AnyQueue:
-        if len(self._queues) % _QUEUES_AT_ONCE == 0:
-            allow_open_files(len(self._queues) * _DESCRIPTORS + _SPARE_DESCRIPTORS)
+    def _all(self) -> list[FileQueue]:
+        """One step of the interpreter: the writer, who may add some, cannot get in between."""
+        return list(self._queues.values())
+
+    def _add(self, topic: str, queue: int, kind: QueueKind) -> FileQueue:
+        added = self._queues[topic, queue] = self._open(topic, queue, kind)
+        self._by_topic.setdefault(topic, {})[queue] = added
+        return added
+
+    def _open(self, topic: str, queue: int, kind: QueueKind) -> FileQueue:
         place = Path(topic, str(queue))
-        opened: AnyQueue
+        opened: FileQueue
         if kind is QueueKind.BATCH:
             opened = BatchQueue(
-                self._root / BATCH_FOLDER / place, topic, queue, file_size=self._sizes.batch, read_only=self._read_only
+                self._root / BATCH_FOLDER / place,
+                topic,
+                queue,
+                file_size=self._sizes.batch,
+                read_only=self._read_only,
+                open_chains=self.open_chains,
             )
         else:
             opened = ConsumeQueue(
@@ -157,6 +224,7 @@ class Queues:
                 extended=self._open_extended(topic, place),
                 read_only=self._read_only,
                 row=None if self.table is None else self.table.view(topic.encode(), queue),
+                open_chains=self.open_chains,
             )
         opened.load()
         return opened
@@ -178,3 +246,6 @@ def _queue_folders(folder: Path) -> Iterator[tuple[str, int, Path]]:
         for queue in sorted(topic.iterdir()):
             if queue.is_dir() and queue.name.isdecimal():
                 yield topic.name, int(queue.name), queue
+
+
+QueueStore: TypeAlias = Queues | DatabaseQueues

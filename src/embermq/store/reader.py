@@ -17,6 +17,7 @@ from embermq.clock import SystemClock
 from embermq.errors import CorruptRecord, OutOfRange, StoreMissing
 from embermq.files.file_chain import FileChain
 from embermq.files.mapped_file import MappedFile
+from embermq.files.open_files import most_mapped_files
 from embermq.format.checkpoint import Checkpoint, Progress
 from embermq.format.record import Record, decode_record
 from embermq.log.commit_log import CommitLog
@@ -175,7 +176,8 @@ class StoreReader:
 
     @cached_property
     def _queues(self) -> Queues:
-        queues = Queues(self.path, self.layout.queue_sizes, kind_of=self._topics.kind_of, read_only=True)
+        sizes, kind_of = self.layout.queue_sizes, self._topics.kind_of
+        queues = Queues(self.path, sizes, kind_of=kind_of, read_only=True, most_files=most_mapped_files())
         try:
             queues.load()
             queues.correct_min(self.begin)

@@ -46,6 +46,13 @@ class Durability(StrEnum):
     POOLED = "pooled"  # in this process: survives neither, until the next commit and flush
 
 
+class QueueForm(StrEnum):
+    """What queues are kept in."""
+
+    FILES = "files"
+    ROCKSDB = "rocksdb"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """How one store works; checked when it is made. `Store.change` replaces it by another."""
@@ -76,6 +83,16 @@ class StoreSettings:
     index_enabled: bool = setting(True, "yes or no", "without it, messages cannot be found by key")
     extended_queues: bool = setting(
         False, "yes or no", "keep tags, time and filter bits of each message in consumequeue_ext/"
+    )
+    queue_store: QueueForm = setting(
+        QueueForm.FILES,
+        "files or rocksdb",
+        "what queues are kept in; a RocksDB, which needs the extra rocksdb, costs no file for each: for a million",
+    )
+    max_open_queue_files: int | None = setting(
+        None,
+        "files",
+        "files of queues that are open at once, those used least are closed; as many as the system's limits allow",
     )
     light_queues: bool = setting(
         False, "yes or no", "file a message with INNER_MULTI_DISPATCH under each %LMQ% queue it names, too"
@@ -149,6 +166,7 @@ class StoreSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "durability", self._durability())
+        object.__setattr__(self, "queue_store", self._queue_store())
         for name in ("log_file_size", "queue_file_size", "batch_queue_file_size", "extended_queue_file_size"):
             self._at_least(name, MIN_LOG_FILE_SIZE if name == "log_file_size" else 20)
         for name in (
@@ -166,6 +184,7 @@ class StoreSettings:
         if size is not None and size % BATCH_ENTRY_SIZE:
             raise SettingsError(f"batch_queue_file_size is {size}; a multiple of {BATCH_ENTRY_SIZE} is wanted")
         self._at_least("index_entries", 2)  # entry 0 is never used
+        self._at_least("max_open_queue_files", 1)
         self._at_least("reserve_bytes", 0)
         if self.max_properties_size > LARGEST_PROPERTIES:
             raise SettingsError(
@@ -214,6 +233,15 @@ class StoreSettings:
             return Durability(self.durability)
         except ValueError as error:
             raise SettingsError(f"durability is {self.durability!r}; sync, async or pooled is wanted") from error
+
+    def _queue_store(self) -> QueueForm:
+        try:
+            form = QueueForm(self.queue_store)
+        except ValueError as error:
+            raise SettingsError(f"queue_store is {self.queue_store!r}; files or rocksdb is wanted") from error
+        if form is QueueForm.ROCKSDB and self.extended_queues:
+            raise SettingsError("queues in a RocksDB are never extended; leave out extended_queues, or queue_store")
+        return form
 
     def _at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)

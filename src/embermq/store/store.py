@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from embermq.clock import Clock, SystemClock
-from embermq.errors import OutOfRange, SettingsError, StoreClosed, SyncFailed, TopicNotFound
+from embermq.errors import NotSupported, OutOfRange, SettingsError, StoreClosed, SyncFailed, TopicNotFound
 from embermq.files.space import DiskSpace
 from embermq.format.batch_entry import BatchEntry
 from embermq.format.message_id import decode_message_id
@@ -42,7 +42,7 @@ from embermq.store.key_search import find_by_key
 from embermq.store.outline import Outline, make_outline
 from embermq.store.parts import close_parts, open_parts
 from embermq.store.reading import Accept, Batch, Found, Wanted, read_queue, to_batch, to_message
-from embermq.store.settings import CHANGEABLE, Durability, StoreSettings
+from embermq.store.settings import CHANGEABLE, Durability, QueueForm, StoreSettings
 from embermq.store.state import StoreState
 from embermq.store.upkeep import Upkeep
 from embermq.store.writer import Submitted, Writer
@@ -355,7 +355,7 @@ class Store:
 
     def queues(self, topic: str) -> list[int]:
         """The queues of `topic` that hold or held a message."""
-        return [queue for name, queue, _ in self._parts.queues.items() if name == topic]
+        return self._parts.queues.numbers_of(topic)
 
     def topics(self) -> list[str]:
         return self._parts.topics.names()
@@ -371,6 +371,8 @@ class Store:
         """Make topics or change their settings; they are on disk when this returns."""
         with self._writer.lock:
             self._check_open()
+            if self.settings.queue_store is QueueForm.ROCKSDB and any(each.queue_type == "BatchCQ" for each in configs):
+                raise NotSupported("queues in a RocksDB are never of type BatchCQ; keep them in files, or leave it out")
             self._parts.topics.save(*configs)
 
     def delete_topic(self, name: str) -> None:

@@ -252,7 +252,8 @@ class Writer:
         quick, append_table = self._table_code or self._load_table_code()
         dispatcher, is_async = self._dispatcher, self._durability is Durability.ASYNC
         is_visible = is_async and dispatcher.position == self._commit_log.chain.end and not dispatcher.is_waiting
-        appended = quick.append(table, is_visible=is_visible)
+        with self._dispatcher.queues.open_chains.lock:  # kernels write into files of queues
+            appended = quick.append(table, is_visible=is_visible)
         is_dispatched = is_visible and appended is not None and quick.is_dispatched()
         if appended is None:
             appended = append_table(self._commit_log, self._offsets.table, table)

@@ -1,4 +1,4 @@
-"""The limit of open files is raised as far as it may be."""
+"""The limit of open files is raised as far as it may be, and most of it is for queues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from embermq.files.open_files import allow_open_files
+from embermq.files import open_files
+from embermq.files.open_files import most_mapped_files
 
 
 @pytest.fixture
@@ -18,15 +19,19 @@ def hard() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.parametrize(("wanted", "limit"), [(100, 512), (512, 512), (513, 513)])
-def test_the_limit_is_raised_to_what_is_wanted_and_never_lowered(hard: int, wanted: int, limit: int) -> None:
-    allow_open_files(wanted)
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (limit, hard)
+def test_the_limit_is_raised_to_what_the_system_allows(hard: int) -> None:
+    allowed = 1 << 17 if hard == resource.RLIM_INFINITY else min(hard, 1 << 17)
+    most = most_mapped_files()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (allowed, hard)
+    assert 0 < most <= allowed // 2  # every mapped file takes two
 
 
-def test_the_limit_ends_where_the_system_ends_it(hard: int, caplog: pytest.LogCaptureFixture) -> None:
-    if hard == resource.RLIM_INFINITY:
-        pytest.skip("the system sets no limit here")
-    allow_open_files(1 << 40)  # more than any system allows, whoever asks
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
-    assert "raise it" in caplog.text
+def test_a_limit_that_is_higher_already_is_not_lowered(hard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_files, "_WANTED", 100)
+    most_mapped_files()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (512, hard)
+
+
+def test_maps_are_limited_too(hard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_files, "_find_most_maps", lambda: 40)
+    assert most_mapped_files() == 30

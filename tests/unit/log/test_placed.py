@@ -33,7 +33,7 @@ drafts = st.lists(
 
 
 def a_batch(drafts: list[Draft]) -> tuple[PlacedBatch, list[Placed]]:
-    offsets = QueueOffsets(QueueTable(), light_queues=False).assign(drafts).offsets
+    offsets = QueueOffsets(QueueTable()).assign(drafts).offsets
     positions = [100 * number for number in range(len(drafts))]
     sizes = [100] * len(drafts)
     codes = [len(draft.properties) for draft in drafts]

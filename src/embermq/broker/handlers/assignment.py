@@ -26,7 +26,7 @@ from embermq.format.heartbeat_body import BROADCASTING
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.assignment import share, share_for_pop
 from embermq.model.codes import RequestCode
-from embermq.model.topic import RETRY_PREFIX
+from embermq.model.topic import RETRY_PREFIX, is_light_queue
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
 from embermq.store.groups import Groups
@@ -87,7 +87,8 @@ class AssignmentHandlers:
 
     def _assign(self, query: AssignmentQuery) -> list[Assigned] | None:
         """None where nothing can be said: no such topic, nobody of the group there, an unknown strategy."""
-        queues = sorted(self._queues_of(query.topic), key=lambda each: (each.topic, each.broker, each.queue))
+        queues_of = self._own_queues if is_light_queue(query.topic) else self._queues_of  # no other broker has it
+        queues = sorted(queues_of(query.topic), key=lambda each: (each.topic, each.broker, each.queue))
         if not queues:
             return None
         mode = self._mode(query)

@@ -111,6 +111,9 @@ public final class StoreTool {
         }
         store.start();
         store.waitForDispatch();
+        for (Object place : list(spec, "queues")) {  // of a RocksDB, those that were not asked for are not known
+            store.store.findConsumeQueue(((JSONArray) place).getString(0), ((JSONArray) place).getIntValue(1));
+        }
         JSONObject facts = new Facts(store).all(list(spec, "queries"), list(spec, "times"));
         store.shutdown();
         return facts;
