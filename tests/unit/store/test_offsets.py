@@ -11,7 +11,7 @@ import pytest
 
 from embermq.errors import DiskFailed
 from embermq.format.tables import decode_offsets
-from embermq.store.offsets import OFFSETS_FILE, ConsumerOffsets
+from embermq.store.offsets import LIGHT_OFFSETS_FILE, OFFSETS_FILE, ConsumerOffsets
 from tests.builders import ManualClock
 from tests.conftest import Golden
 
@@ -190,3 +190,61 @@ def test_a_table_is_saved_in_one_thread_while_another_commits(path: Path, offset
     offsets.save()
     assert failures == []
     assert open_offsets(path).table() == offsets.table()
+
+
+def open_light(path: Path) -> ConsumerOffsets:
+    return ConsumerOffsets(path, clock=ManualClock(), light_path=path.with_name(LIGHT_OFFSETS_FILE))
+
+
+def test_groups_named_as_light_queues_have_one_offset_for_each_topic(path: Path) -> None:
+    offsets = open_light(path)
+    version = offsets.table().version
+    assert offsets.find("%LMQ%a", "%LMQ%g", 0) is None
+    for number in range(600):
+        offsets.commit("%LMQ%a", "%LMQ%g", 0, number)
+    offsets.commit("%LMQ%a", "plain", 0, 5)
+    assert offsets.find("%LMQ%a", "%LMQ%g", 0) == 599
+    assert offsets.queues("%LMQ%a", "%LMQ%g") == {0: 599}
+    assert offsets.groups_of("%LMQ%a") == {"plain", "%LMQ%g"}
+    assert offsets.topics_of("%LMQ%g") == {"%LMQ%a"}
+    assert offsets.table().version == version  # as in RocketMQ
+    offsets.save()
+    assert not path.exists()
+    table = decode_offsets(path.with_name(LIGHT_OFFSETS_FILE).read_bytes())
+    assert table.light_offsets == {("%LMQ%a", "%LMQ%g"): 599}
+    assert table.offsets == {("%LMQ%a", "plain"): {0: 5}}
+    assert open_light(path).find("%LMQ%a", "%LMQ%g", 0) == 599
+
+
+def test_a_light_group_is_reset_cloned_and_forgotten_as_others(path: Path) -> None:
+    offsets = open_light(path)
+    offsets.commit("%LMQ%a", "%LMQ%g", 0, 7)
+    offsets.reset("%LMQ%a", "%LMQ%g", 0, 2)
+    assert not offsets.commit("%LMQ%a", "%LMQ%g", 0, 8)
+    assert offsets.take_reset("%LMQ%a", "%LMQ%g", 0) == 2
+    offsets.clone("%LMQ%g", "%LMQ%h", "%LMQ%a")
+    assert offsets.find("%LMQ%a", "%LMQ%h", 0) == 2
+    offsets.forget_group("%LMQ%g")
+    assert offsets.find("%LMQ%a", "%LMQ%g", 0) is None
+    offsets.forget_topic("%LMQ%a")
+    assert offsets.groups_of("%LMQ%a") == set()
+
+
+def test_offsets_of_before_light_queues_were_allowed_go_on(path: Path) -> None:
+    before = open_offsets(path)
+    before.commit("orders", "g", 1, 12)
+    before.save()
+    offsets = open_light(path)
+    assert offsets.find("orders", "g", 1) == 12
+    offsets.commit("orders", "g", 1, 13)
+    offsets.save()
+    assert open_light(path).find("orders", "g", 1) == 13
+    assert open_offsets(path).find("orders", "g", 1) == 12  # what RocketMQ finds, too, once they are not
+
+
+def test_pulls_of_light_queues_are_not_remembered(path: Path) -> None:
+    offsets = open_light(path)
+    offsets.note_pull("%LMQ%a", "g", 0, 9)
+    offsets.note_pull("orders", "g", 0, 9)
+    assert offsets.pull_offset("%LMQ%a", "g", 0) == 0
+    assert offsets.pull_offset("orders", "g", 0) == 9

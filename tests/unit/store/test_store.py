@@ -269,6 +269,27 @@ def test_light_queues_hold_a_message_once_more(tmp_path: Path) -> None:
         assert message.properties["INNER_MULTI_QUEUE_OFFSET"] == "2"
 
 
+@pytest.mark.parametrize(
+    "topic", ["%RETRY%g", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"]
+)
+def test_a_message_that_waits_is_in_no_light_queue(tmp_path: Path, topic: str) -> None:
+    names = b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02"
+    with a_store(tmp_path / "s", light_queues=True) as store:
+        store.put_drafts(lambda: [Draft(b"orders", 0, b"first", names)])
+        # It comes back with the offset that it had.
+        store.put_drafts(lambda: [Draft(topic.encode(), 0, b"waits", names + b"INNER_MULTI_QUEUE_OFFSET\x010\x02")])
+        store.put_drafts(lambda: [Draft(b"orders", 0, b"second", names + b"INNER_MULTI_QUEUE_OFFSET\x010\x02")])
+        assert [message.body for message in store.get("%LMQ%a", queue=0, offset=0)] == [b"first", b"second"]
+
+
+def test_listeners_hear_of_light_queues(tmp_path: Path) -> None:
+    heard: list[Placed] = []
+    with a_store(tmp_path / "s", light_queues=True) as store:
+        store.listen(heard.extend)
+        store.put(a_message(properties={"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}, queue=0))
+    assert [(item.topic, item.offset) for item in heard] == [("orders", 0), ("%LMQ%a", 0), ("%LMQ%b", 0)]
+
+
 def test_an_inner_batch_takes_as_many_offsets_as_it_holds(store: Store) -> None:
     store.save_topic(TopicConfig("batches", read_queues=1, write_queues=1, attributes={"queue.type": "BatchCQ"}))
     flag = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
