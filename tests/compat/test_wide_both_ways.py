@@ -133,3 +133,18 @@ def test_light_queues_and_batch_queues_go_on_with_whoever_comes_next(
     table = json.loads((directory.store / "config" / "lmqConsumerOffset.json").read_text())
     assert table["lmqOffsetTable"] == {"%LMQ%device-1@%LMQ%reader": light.committed}
     directory.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [(ROCKETMQ, EMBER, ROCKETMQ), (EMBER, ROCKETMQ, EMBER)], ids="-".join)
+def test_light_queues_in_a_rocksdb_go_on_with_whoever_comes_next(
+    client_tool: ClientTool, java_classes: str, tmp_path: Path, stages: tuple[str, ...]
+) -> None:
+    pytest.importorskip("rocksdict")
+    directory = OneDirectory(tmp_path, java_classes, {**SETTINGS, "storeType": "defaultRocksDB"})
+    light = LightQueues()
+    for stage, who in enumerate(stages):
+        with directory.served_by(who) as cluster, scene_of(client_tool, cluster) as scene:
+            if stage == 0:
+                scene.topic(2, name=PARENT)
+            light.use(scene, stage)

@@ -73,6 +73,7 @@ from embermq.rpc.peer import Peer
 from embermq.rpc.router import Check, CheckTopic, Handler, Observe, Router, observe_nothing
 from embermq.store.groups import GROUPS_FILE, Groups
 from embermq.store.offsets import LIGHT_OFFSETS_FILE, OFFSETS_FILE, ConsumerOffsets
+from embermq.store.settings import QueueForm
 from embermq.store.store import Store
 
 if TYPE_CHECKING:
@@ -123,9 +124,9 @@ class Broker:
         self.groups = Groups(
             config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups, light_queues=has_light
         )
-        self.offsets = ConsumerOffsets(
-            config / OFFSETS_FILE, clock=clock, light_path=config / LIGHT_OFFSETS_FILE if has_light else None
-        )
+        is_apart = has_light and store.settings.queue_store is QueueForm.FILES  # as in RocketMQ
+        light_path = config / LIGHT_OFFSETS_FILE if is_apart else None
+        self.offsets = ConsumerOffsets(config / OFFSETS_FILE, clock=clock, light_path=light_path)
         self.locks = QueueLocks(clock=clock, timeout_ms=settings.lock_timeout_ms)
         self.membership = Membership(self.groups, self.topics, clock, settings)
         self.filters = GroupFilters(config / FILTERS_FILE, settings, clock=clock)

@@ -71,7 +71,8 @@ class EntryChain(Generic[E]):
         self._is_offered = row is not None
         self.end = 0
         self.per_file = file_size // layout.size
-        self.is_used = True
+        self._is_asked = True  # since `is_used` was set
+        self._used_end = 0  # where the entries ended then
         self._folder = folder
         self._file_size = file_size
         self._read_only = read_only
@@ -127,6 +128,16 @@ class EntryChain(Generic[E]):
     @property
     def has_files(self) -> bool:
         return self._kept_files > 0 if self._chain is None else bool(self._chain.files)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody asked for entries, or added some, since it was set to False."""
+        return self._is_asked or self.end != self._used_end
+
+    @is_used.setter
+    def is_used(self, is_used: bool) -> None:
+        self._is_asked = is_used
+        self._used_end = self.end
 
     @property
     def file_count(self) -> int:
@@ -265,7 +276,6 @@ class EntryChain(Generic[E]):
 
     def delete_before(self, position: int) -> int:
         """Delete the files whose records all lie before `position`, never the last; return how many went."""
-
         if self._chain is None and self._kept_files < 2:  # the last one stays
             return 0
 
@@ -304,9 +314,11 @@ class EntryChain(Generic[E]):
     def close(self) -> None:
         """Let go of the files. Flush first."""
         self._row[QUEUE_LIMIT] = 0
-        if self._chain is not None:
+        with self._open_chains.lock:
+            if self._chain is None:
+                self._chain = self._make_chain()  # so that nobody opens them again
             self._chain.close()
-        self._open_chains.closed(self)
+            self._open_chains.closed(self)
 
     def suspend(self) -> list[Path]:
         """Close the files until they are needed again; returns those that are not on disk. Nobody writes meanwhile."""
@@ -322,7 +334,7 @@ class EntryChain(Generic[E]):
     @property
     def _files(self) -> FileChain:
         """The files, opened again if they were closed."""
-        self.is_used = True
+        self._is_asked = True
         chain = self._chain
         return chain if chain is not None else self._open_again()
 

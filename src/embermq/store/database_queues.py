@@ -50,6 +50,12 @@ _CLEANED_AT_ONCE: Final = 10_000  # queues
 _BLANK: Final = QueueEntry(0, PRE_BLANK_SIZE, 0)
 
 
+def no_rocksdict(error: ImportError) -> SettingsError:
+    return SettingsError(
+        f"queues in a RocksDB need rocksdict ({error}); install it with `pip install embermq[rocksdb]`"
+    )
+
+
 class DatabaseQueue:
     """One queue, looked up whenever it is asked. It keeps nothing itself."""
 
@@ -139,8 +145,7 @@ class DatabaseQueues:
         try:
             from embermq.log.queue_database import QueueDatabase
         except ImportError as error:
-            reason = f"queues in a RocksDB need rocksdict ({error}); install it with `pip install embermq[rocksdb]`"
-            raise SettingsError(reason) from error
+            raise no_rocksdict(error) from error
         folder.mkdir(parents=True, exist_ok=True)
         self.database: QueueDatabase = QueueDatabase(folder)
         self.open_chains = OpenChains()  # its lock is taken by who puts

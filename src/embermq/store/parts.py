@@ -26,7 +26,7 @@ from embermq.log.queue_table import QueueTable
 from embermq.log.recovery import Report
 from embermq.model.delay import parse_delay_levels
 from embermq.store.checkpoint_file import CheckpointFile
-from embermq.store.database_queues import DatabaseQueues
+from embermq.store.database_queues import DatabaseQueues, no_rocksdict
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout, find_layout
 from embermq.store.opening import Recovered, recover
@@ -34,6 +34,7 @@ from embermq.store.queues import SIMPLE_FOLDER, Queues, QueueStore
 from embermq.store.running_mark import RunningMark
 from embermq.store.settings import Durability, QueueForm, StoreSettings
 from embermq.store.state import refusal_of
+from embermq.store.taking_over import take_over
 from embermq.store.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,8 @@ def _open_locked(
     path: Path, lock: DirectoryLock, settings: StoreSettings, clock: Clock, report: Report, undo: ExitStack
 ) -> Parts:
     layout = find_layout(path, settings)
+    if settings.queue_store is QueueForm.ROCKSDB:
+        _take_over(layout, clock)
     topics = Topics(
         layout.config_folder / TOPICS_FILE,
         clock=clock,
@@ -152,6 +155,13 @@ def _open_locked(
         layout, lock, topics, preparer, commit_log, mark, queues, index, offsets, dispatcher, flusher, checkpoint,
         recovered, delay_levels,
     )  # fmt: skip
+
+
+def _take_over(layout: Layout, clock: Clock) -> None:
+    try:
+        take_over(layout.config_folder, now_ms=clock.now_ms())
+    except ImportError as error:
+        raise no_rocksdict(error) from error
 
 
 def _make_queues(layout: Layout, topics: Topics, settings: StoreSettings, table: QueueTable) -> QueueStore:
