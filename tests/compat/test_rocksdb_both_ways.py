@@ -63,12 +63,11 @@ def test_rocketmq_opens_what_we_wrote_and_goes_on(store_tool: StoreTool, tmp_pat
         fill(store, 0, 90)
         ours = units_of(store)
     assert units_of_rocketmq(store_tool, path) == ours
-    results = store_tool.write(path, messages(90, 120), config=ROCKS)
+    # Killed at its end: a shutdown right after a put of RocketMQ's own may wait for ever.
+    results = store_tool.write(path, messages(90, 120), config=ROCKS, crash=True)
     assert {result["status"] for result in results} == {"PUT_OK"}
-    theirs = units_of_rocketmq(store_tool, path)
     with open_rocks(path) as store:
-        assert units_of(store) == theirs
-        assert [end for _, end, _ in theirs.values()] == [60, 60, 40]
+        assert [end for _, end, _ in units_of(store).values()] == [60, 60, 40]
         fill(store, 120, 130)
         ours = units_of(store)
     assert units_of_rocketmq(store_tool, path) == ours

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from embermq.format.tables import decode_offsets
+from embermq.store.offsets import LIGHT_OFFSETS_FILE
 from tests.builders import wait_until
 from tests.compat.client_tool import Client, Clients, ClientTool, text, texts
 from tests.compat.cluster import Cluster
@@ -130,8 +131,8 @@ def test_light_queues_and_batch_queues_go_on_with_whoever_comes_next(
                 make_topics(scene)
             light.use(scene, stage)
             batches.use(scene, stage)
-    table = json.loads((directory.store / "config" / "lmqConsumerOffset.json").read_text())
-    assert table["lmqOffsetTable"] == {"%LMQ%device-1@%LMQ%reader": light.committed}
+    table = decode_offsets((directory.store / "config" / LIGHT_OFFSETS_FILE).read_bytes())
+    assert table.light_offsets == {("%LMQ%device-1", "%LMQ%reader"): light.committed}
     directory.check()
 
 

@@ -34,7 +34,7 @@ from embermq.log.placed import Placed
 from embermq.log.queue_kind import QueueKind
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.model.topic import is_light_queue, is_system_topic
-from embermq.store.queues import EXTENDED_FOLDER, SIMPLE_FOLDER, AnyQueue, Queues, QueueSizes
+from embermq.store.queues import EXTENDED_FOLDER, SIMPLE_FOLDER, FileQueue, Queues, QueueSizes
 
 if TYPE_CHECKING:
     from embermq.kernels.found_records import FoundRecords
@@ -282,7 +282,7 @@ def _fill_queue(task: FillQueueTask, output: Path) -> int:
             bits.close()
 
 
-def _put(queue: AnyQueue, items: list[Placed]) -> None:
+def _put(queue: FileQueue, items: list[Placed]) -> None:
     """Put records as the live dispatcher does: one that cannot be is passed over."""
     while items:
         try:

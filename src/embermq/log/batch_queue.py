@@ -121,8 +121,9 @@ class BatchQueue:
 
     def correct_min(self, log_begin: int) -> None:
         """Raise `min_offset` to the first message with a record at or after `log_begin`, else to the end."""
-        self._entries.first = self._entries.find_from(log_begin, self._entries.first)
-        self._update()
+        if log_begin > 0:
+            self._entries.first = self._entries.find_from(log_begin, self._entries.first)
+            self._update()
 
     def delete_before(self, log_begin: int) -> int:
         """Delete the files all of whose records lie before `log_begin`; return how many went."""

@@ -1,4 +1,4 @@
-"""Topics, groups and offsets of a RocketMQ broker that keeps them in RocksDBs, which it does where its queues are in one.
+"""Topics, groups and offsets that RocketMQ keeps in RocksDBs, which it does where its queues are in one.
 
     config/topics/               default: topic → settings as JSON           kvDataVersion: the version, as JSON
     config/subscriptionGroups/   default: group → settings as JSON           forbidden: group → topics it may not read

@@ -173,7 +173,8 @@ class ConsumeQueue:
 
     def correct_min(self, log_begin: int) -> None:
         """Raise `min_offset` to the first message with a record at or after `log_begin`, else to the end."""
-        self.min_offset = self._entries.find_from(log_begin, self.min_offset)
+        if log_begin > 0:
+            self.min_offset = self._entries.find_from(log_begin, self.min_offset)
 
     def delete_before(self, log_begin: int) -> int:
         """Delete the files all of whose records lie before `log_begin`; return how many went."""

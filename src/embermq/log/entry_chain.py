@@ -220,7 +220,7 @@ class EntryChain(Generic[E]):
     def find_from(self, position: int, begin: int) -> int:
         """The first index of [begin, end) whose record lies at or after `position`, else the end."""
         end = self.end
-        if begin >= end or position <= 0 or not self._is_early(begin, position):
+        if begin >= end or not self._is_early(begin, position):
             return begin
         found = bisect_left(range(end), position, lo=begin, hi=end, key=self._position_at)
         # Invalid entries counted as early ones; they may have hidden some that are late.

@@ -56,8 +56,8 @@ class QueueDatabase:
             if "lock" in str(error).lower():
                 raise StoreLocked(f"{folder} is open elsewhere ({error}); end who has it first") from error
             raise DiskFailed(folder, OSError(f"the queues' database cannot be opened: {error}")) from error
-        self._writing: Any = WriteOptions()
-        self._writing.disable_wal = True
+        self._writing = WriteOptions()
+        self._writing.disable_wal = True  # type: ignore[method-assign, assignment]  # a property, whatever its stub says
 
     def find_unit(self, key: bytes) -> bytes | None:
         found: bytes | None = self._units.get(key)

@@ -16,7 +16,7 @@ from embermq.log.commit_log import CommitLog
 from embermq.log.key_index import KeyIndex
 from embermq.log.retention import LogFile, Moment, Policy, Reason, plan_deletions
 from embermq.store.archive_marks import find_archived
-from embermq.store.queues import Queues
+from embermq.store.queues import QueueStore
 from embermq.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Cleaner:
         self,
         path: Path,
         commit_log: CommitLog,
-        queues: Queues,
+        queues: QueueStore,
         index: KeyIndex | None,
         settings: StoreSettings,
         *,

@@ -154,13 +154,23 @@ class DatabaseQueues:
         self._log_begin = 0
         self._last: dict[tuple[str, int], Bound] = {}
         self._first: dict[tuple[str, int], Bound] = {}
+        self._newest: tuple[str, int] | None = None  # the queue with the last record of all, when they were loaded
         self._cleaned = b""  # up to this key, old units are deleted
 
     def load(self) -> None:
         """Find out how many there are, and what they hold."""
         found = self.database.find_bound(CHECKPOINT_KEY)
         self.dispatched = 0 if found is None else decode_position(found)
-        self._count = sum(1 for _ in self._names())
+        newest = Bound(-1, -1)
+        self._count = 0
+        for key, value in self.database.bounds():
+            topic, queue, is_max = decode_bound_key(key)
+            if not is_max or topic == CHECKPOINT_TOPIC:
+                continue
+            self._count += 1
+            bound = decode_bound(value)
+            if bound.position > newest.position:
+                newest, self._newest = bound, (topic, queue)
 
     def find(self, topic: str, queue: int) -> DatabaseQueue | None:
         return None if self.last_of(topic, queue) is None else DatabaseQueue(self, topic, queue)
@@ -250,6 +260,10 @@ class DatabaseQueues:
     def entry_count(self) -> int:
         """Nothing that a checkpoint could hold against queues in files."""
         return COUNT_UNKNOWN
+
+    def last_entry(self) -> QueueEntry | None:
+        """The entry of the newest record that any queue pointed to when they were loaded."""
+        return None if self._newest is None else DatabaseQueue(self, *self._newest).last_entry()
 
     def cut(self, position: int) -> None:
         """Forget every entry for records at or after `position`; the log there was lost or is read again."""

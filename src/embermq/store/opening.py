@@ -234,6 +234,8 @@ def _plan_by_database(
 ) -> _Plan:
     """The database knows what it holds; but of what was written last, a crash may have left the bounds alone."""
     first, end, done = commit_log.chain.begin, commit_log.chain.end, queues.dispatched
+    if not _reaches(commit_log, queues):
+        return _Plan(first, Begin.QUEUES_AHEAD, done, first)
     is_ours = progress is not None and first <= progress.position <= end
     begin = max(min(done, end), first)
     if progress is not None and is_ours:
@@ -249,7 +251,7 @@ def _plan_by_database(
     return _Plan(begin, Begin.QUEUE_DATABASE, done, safe_end or begin, safe_end=safe_end)
 
 
-def _reaches(commit_log: CommitLog, queues: Queues) -> bool:
+def _reaches(commit_log: CommitLog, queues: QueueStore) -> bool:
     """Whether the log still holds the newest record that a queue points to, damaged or not."""
     last = queues.last_entry()
     if last is None or last.position < commit_log.chain.begin:

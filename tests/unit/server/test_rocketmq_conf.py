@@ -170,7 +170,7 @@ def test_light_queues_need_both_switches(tmp_path: Path) -> None:
         ("messageDelayLevel=1x", "delay level '1x'"),
         ("deleteWhen=25", "the hours of a day"),
         ("brokerRole=SLAVE", "EmberMQ keeps one copy"),
-        ("storeType=defaultRocksDB", "RocksDB stores cannot be opened"),
+        ("storeType=paper", "default or defaultRocksDB is wanted"),
         ("aclEnable=true", "authenticationEnabled"),
         ("authorizationEnabled=true", "switch both on"),
         ("tls.server.need.client.auth=perhaps", "none, optional or require"),
