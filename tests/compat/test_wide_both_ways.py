@@ -118,7 +118,13 @@ class BatchQueues:
 
 
 @pytest.mark.parametrize(
-    "stages", [(ROCKETMQ, EMBER), pytest.param((EMBER, ROCKETMQ, EMBER), marks=pytest.mark.slow)], ids="-".join
+    "stages",
+    [
+        (EMBER,),
+        pytest.param((ROCKETMQ, EMBER), marks=pytest.mark.slow),
+        pytest.param((EMBER, ROCKETMQ, EMBER), marks=pytest.mark.slow),
+    ],
+    ids="-".join,
 )
 def test_light_queues_and_batch_queues_go_on_with_whoever_comes_next(
     client_tool: ClientTool, java_classes: str, tmp_path: Path, stages: tuple[str, ...]

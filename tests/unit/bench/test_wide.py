@@ -14,7 +14,7 @@ pytest.importorskip("rocksdict")
 
 @pytest.mark.parametrize("form", ["files", "rocksdb"])
 def test_light_queues_are_made_and_read(tmp_path: Path, form: str) -> None:
-    count = 3_000 if form == "rocksdb" else 300
+    count = 3_000 if form == "rocksdb" else 60
     figures = measure_light(tmp_path / "s", argparse.Namespace(light=count, light_form=form))
     assert figures["read per s"] > 0
     assert figures["open files"] < 3_000
@@ -31,7 +31,8 @@ def test_a_million_light_queues_stay_within_bounds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["files", "rocksdb"])
 def test_ordinary_queues_are_appended_to_and_read(tmp_path: Path, form: str) -> None:
-    assert measure_queues(tmp_path / "s", 1_100, form)["queues read per s"] > 0
+    count = 1_100 if form == "rocksdb" else 120
+    assert measure_queues(tmp_path / "s", count, form)["queues read per s"] > 0
 
 
 @pytest.mark.slow
