@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import wait_until
 from tests.compat.client_tool import Client, Clients, ClientTool
 from tests.compat.cluster import Cluster, running_cluster
 from tests.compat.filter_tool import FilterTool
 from tests.compat.live_group import LiveGroup
-from tests.compat.scene import Scene
+from tests.compat.scene import Scene, ready_admin
 from tests.compat.store_tool import StoreTool, class_path, missing
 
 
@@ -75,10 +74,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def admin(client_tool: ClientTool, cluster: Cluster) -> Iterator[Client]:
     with Clients(client_tool, cluster.namesrv) as clients:
-        admin = clients.admin()
-        # A broker listens a moment before it has registered.
-        wait_until(lambda: admin.call("examineBrokerClusterInfo")["brokerAddrTable"], seconds=60)
-        yield admin
+        yield ready_admin(clients)
 
 
 @pytest.fixture(scope="session")

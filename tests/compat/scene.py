@@ -6,10 +6,11 @@ The servers live on, so every topic and group is a new one.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tests.builders import wait_until
@@ -179,3 +180,17 @@ class Scene(Clients):
             assert refused.code in {206, NO_TOPIC}, refused
             return set()
         return {connection["clientId"] for connection in found["connectionSet"]}
+
+
+@contextlib.contextmanager
+def scene_of(tool: ClientTool, cluster: Cluster) -> Iterator[Scene]:
+    """A scene of servers that only some tests use, as soon as the broker has registered."""
+    with Clients(tool, cluster.namesrv) as clients, Scene(tool, cluster, ready_admin(clients)) as scene:
+        yield scene
+
+
+def ready_admin(clients: Clients) -> Client:
+    """An admin client, of a cluster whose broker the name server knows: that listens a moment before."""
+    admin = clients.admin()
+    wait_until(lambda: admin.call("examineBrokerClusterInfo")["brokerAddrTable"], seconds=60)
+    return admin

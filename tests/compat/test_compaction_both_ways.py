@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders import wait_until
-from tests.compat.client_tool import Clients, ClientTool, text
-from tests.compat.cluster import Cluster
+from tests.compat.client_tool import ClientTool, text
 from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
-from tests.compat.scene import Scene
+from tests.compat.scene import Scene, scene_of
 
 SETTINGS = {
     **{"compactionMappedFileSize": 32_768, "compactionCqMappedFileSize": 4_600, "compactionScheduleInternal": 1_000},
@@ -56,15 +53,6 @@ def test_a_message_without_keys_is_refused(scene: Scene) -> None:
     topic = scene.name("table")
     make_topic(scene, topic)
     assert scene.producer().refusal(scene.message(topic, "x"))["code"] == ILLEGAL
-
-
-@contextlib.contextmanager
-def scene_of(tool: ClientTool, cluster: Cluster) -> Iterator[Scene]:
-    with Clients(tool, cluster.namesrv) as clients:
-        admin = clients.admin()
-        wait_until(lambda: admin.call("examineBrokerClusterInfo")["brokerAddrTable"], seconds=60)
-        with Scene(tool, cluster, admin) as scene:
-            yield scene
 
 
 @pytest.mark.parametrize("first", [ROCKETMQ, pytest.param(EMBER, marks=pytest.mark.slow)])

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.builders import wait_until
-from tests.compat.client_tool import Clients, ClientTool, Facts, PushConsumer, Refused, text, texts
-from tests.compat.cluster import Cluster
+from tests.compat.client_tool import ClientTool, Facts, PushConsumer, Refused, text, texts
 from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
-from tests.compat.scene import Scene
+from tests.compat.scene import Scene, scene_of
 
 THERE_AND_BACK, BACK_AND_THERE = (ROCKETMQ, EMBER, ROCKETMQ), (EMBER, ROCKETMQ, EMBER)
 TOPIC, ORDERED = "orders", "ordered"
@@ -31,15 +30,6 @@ FOREVER = 1 << 62
 PADDING = {"padding": "." * 4_000}  # so that the messages fill several files
 BURST = 2_000
 IMPATIENT = {"heartbeatBrokerInterval": 1_000}  # a new server does not know the group before its next heartbeat
-
-
-@contextlib.contextmanager
-def scene_of(tool: ClientTool, cluster: Cluster) -> Iterator[Scene]:
-    with Clients(tool, cluster.namesrv) as clients:
-        admin = clients.admin()
-        wait_until(lambda: admin.call("examineBrokerClusterInfo")["brokerAddrTable"], seconds=60)
-        with Scene(tool, cluster, admin) as scene:
-            yield scene
 
 
 class Story:

@@ -14,7 +14,7 @@ from tests.builders import wait_until
 from tests.compat.client_tool import ClientTool, Facts
 from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
 from tests.compat.popping import Popper, bodies
-from tests.compat.test_migration import scene_of
+from tests.compat.scene import scene_of
 
 TOPIC, GROUP, ORDERED = "orders", "pops", "pops-in-order"
 INVISIBLE_MS = 45_000  # longer than a change of hands takes

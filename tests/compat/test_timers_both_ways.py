@@ -6,19 +6,16 @@ change; one is recalled by whoever comes next, with the handle that the first on
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders import wait_until
-from tests.compat.client_tool import Clients, ClientTool, text
-from tests.compat.cluster import Cluster
+from tests.compat.client_tool import ClientTool, text
 from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
-from tests.compat.scene import Scene
+from tests.compat.scene import Scene, scene_of
 
 TOPIC = "orders"
 SETTINGS = {"recallMessageEnable": "true", "timerMaxDelaySec": 259_200, "mappedFileSizeTimerLog": 1_040}
@@ -26,15 +23,6 @@ SETTINGS = {"recallMessageEnable": "true", "timerMaxDelaySec": 259_200, "mappedF
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-@contextlib.contextmanager
-def scene_of(tool: ClientTool, cluster: Cluster) -> Iterator[Scene]:
-    with Clients(tool, cluster.namesrv) as clients:
-        admin = clients.admin()
-        wait_until(lambda: admin.call("examineBrokerClusterInfo")["brokerAddrTable"], seconds=60)
-        with Scene(tool, cluster, admin) as scene:
-            yield scene
 
 
 class Waiting:

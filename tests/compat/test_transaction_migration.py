@@ -11,8 +11,7 @@ import pytest
 from tests.builders import wait_until
 from tests.compat.client_tool import ClientTool, texts
 from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
-from tests.compat.scene import Scene
-from tests.compat.test_migration import scene_of
+from tests.compat.scene import Scene, scene_of
 
 TOPIC, PRODUCERS, QUEUES = "orders", "transacts", 4
 # RocketMQ marks what is done up to 3 s later, and must not ask before.
