@@ -35,6 +35,7 @@
     │   ├── SubscriptionOutdated  a consumer knows of a filter that its group has not told yet
     │   ├── FiltersOff        the broker does not filter so
     │   ├── NotOnline         no such client is connected
+    │   ├── NotLeader         another broker takes the messages of a static queue
     │   ├── NotPermitted
     │   │   └── AccessDenied  who asks is not known, or may not
     │   ├── NotSupported      a request we do not serve
@@ -95,9 +96,7 @@ class OutOfRange(StoreError):
 
     def __init__(self, place: object, *, asked: int, begin: int, end: int) -> None:
         super().__init__(f"{place}: nothing at {asked}; it holds [{begin}, {end})")
-        self.asked = asked
-        self.begin = begin
-        self.end = end
+        self.asked, self.begin, self.end = asked, begin, end
 
 
 class FileFull(StoreError):
@@ -159,9 +158,7 @@ class DamagedRecord(StoreError):
             f"{path}: damaged record at log position {position}: {reason}; "
             "`ember store verify` tells what else is, and readers may be told to skip it"
         )
-        self.path = path
-        self.position = position
-        self.reason = reason
+        self.path, self.position, self.reason = path, position, reason
 
 
 class DataLoss(StoreError):
@@ -171,9 +168,7 @@ class DataLoss(StoreError):
         super().__init__(
             f"{place}: {what} cannot be read: {reason}; what is left can be read with failOnDataLoss=false"
         )
-        self.place = place
-        self.what = what
-        self.reason = reason
+        self.place, self.what, self.reason = place, what, reason
 
 
 class StoreReadOnly(StoreError):
@@ -327,6 +322,10 @@ class FiltersOff(RequestError):
 
 class NotOnline(RequestError):
     """No such client is connected."""
+
+
+class NotLeader(RequestError):
+    """Another broker takes the messages of a queue of a static topic."""
 
 
 class NotPermitted(RequestError):

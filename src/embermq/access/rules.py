@@ -92,6 +92,7 @@ _CLIENTS: Final[dict[int, tuple[Part, ...]]] = {
 _TOPICS_AND_GROUPS: Final[dict[int, tuple[Part, ...]]] = {
     Code.UPDATE_AND_CREATE_TOPIC: (topic(CREATE),),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: (body(bodies.topic_configs, CREATE),),
+    Code.UPDATE_AND_CREATE_STATIC_TOPIC: (topic(CREATE),),
     Code.DELETE_TOPIC_IN_BROKER: (topic(DELETE),),
     Code.GET_ALL_TOPIC_CONFIG: (every(Kind.TOPIC, GET, LIST),),
     Code.GET_TOPIC_CONFIG: _GET_TOPIC,

@@ -54,6 +54,7 @@ from embermq.broker.runtime_info import RuntimeInfo
 from embermq.broker.send_answers import SendAnswers
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import ENGINE, PLAIN, Stages
+from embermq.broker.static_topics import StaticTopics
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
 from embermq.broker.timer_delivery import open_timer_delivery
@@ -119,7 +120,7 @@ class Broker:
         self.statistics = BrokerStatistics(clock, cluster=settings.cluster)
         self.stages = {ENGINE: Stages(), PLAIN: Stages()}  # of sends, by who dealt with them
         self.pull_stages = {ENGINE: Stages(), PLAIN: Stages()}
-        self.topics = BrokerTopics(store, settings)
+        self.topics = BrokerTopics(store, settings, clock=clock)
         has_light = store.settings.light_queues
         self.groups = Groups(
             config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups, light_queues=has_light
@@ -155,6 +156,8 @@ class Broker:
             store, self.puts, self.statistics, settings=lambda: self.live_settings.broker, clock=clock
         )
         self.router = Router(check=check, observe=observe)
+        self.static_topics = StaticTopics(self.topics, self.router.handle)
+        self.router.detour = self.static_topics.take
         self._host_of = host_of
         self._observe = observe
         self._check_topic = check_topic
@@ -214,6 +217,7 @@ class Broker:
         if self.compaction is not None:
             await self.compaction.stop()
         await self.publisher.stop()
+        await self.static_topics.stop()
         await self.router.stop()
         await self.puts.stop()
         self.transactions.save()
@@ -434,7 +438,7 @@ class Broker:
         store, statistics = self.store, self.statistics
         runtime = RuntimeInfo(store, statistics, delays=self.delays.table, timer=self.timer_figures, clock=self.clock)
         return [
-            TopicAdminHandlers(store, self.topics, self.offsets, statistics, modes, broker_name=name, clock=self.clock),
+            TopicAdminHandlers(store, self.topics, self.offsets, statistics, modes, broker_name=name),
             GroupAdminHandlers(self.groups, self.offsets, statistics, modes),
             StatsHandlers(statistics),
             BrokerAdminHandlers(store, self.live_settings, runtime),

@@ -435,9 +435,8 @@ class Intake:
 
     def _remember(self, topic: TopicConfig) -> None:
         """Know this topic as one that plain messages may go to."""
-        if (
-            not topic.name.startswith((RETRY_PREFIX, LIGHT_PREFIX)) and not topic.attributes
-        ):  # their messages are looked at closely
+        is_special = bool(topic.attributes) or self._topics.is_static(topic.name)
+        if not topic.name.startswith((RETRY_PREFIX, LIGHT_PREFIX)) and not is_special:  # they are looked at closely
             self.known[topic.name] = (topic.name.encode(), max(topic.write_queues, topic.read_queues))
 
 

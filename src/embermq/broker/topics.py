@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from embermq.broker.settings import BrokerSettings
+from embermq.clock import Clock, SystemClock
 from embermq.errors import TopicNotFound
 from embermq.format.tables import TopicTable
 from embermq.model.flags import Permission
@@ -26,6 +27,7 @@ from embermq.model.topic import (
     find_nearest,
     is_light_queue,
 )
+from embermq.store.queue_mappings import MAPPINGS_FILE, QueueMappings
 from embermq.store.store import Store
 
 READ_WRITE = Permission.READ | Permission.WRITE
@@ -41,9 +43,10 @@ OnChange = Callable[[Sequence[TopicConfig]], None]
 class BrokerTopics:
     """Topics by name, on top of the store's table."""
 
-    def __init__(self, store: Store, settings: BrokerSettings) -> None:
+    def __init__(self, store: Store, settings: BrokerSettings, *, clock: Clock | None = None) -> None:
         self.listeners: list[OnChange] = []  # told of topics that were made or changed
         self.deletion_listeners: list[Callable[[str], None]] = []
+        self.mappings = QueueMappings(store.path / "config" / MAPPINGS_FILE, clock=clock or SystemClock())
         self._store = store
         self.settings = settings  # replaced when one is changed at run time
 
@@ -107,6 +110,7 @@ class BrokerTopics:
 
     def delete(self, name: str) -> None:
         self._store.delete_topic(name)
+        self.mappings.forget(name)
         for listener in self.deletion_listeners:
             listener(name)
 
@@ -115,6 +119,10 @@ class BrokerTopics:
         found = [config for config in map(self.find, names) if config is not None and not config.order]
         if found:
             self.save(*(replace(config, order=True) for config in found))
+
+    def is_static(self, name: str) -> bool:
+        """Whether the queues of a topic are parts of static ones."""
+        return name in self.mappings.all()
 
     def table(self) -> TopicTable:
         return self._store.topic_table()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from embermq.errors import OutOfRange
@@ -52,6 +53,12 @@ class FileMap(Holdable):
             os.pread(descriptor, end - begin, begin)
         finally:
             os.close(descriptor)
+
+    def forget_pages(self) -> None:
+        """Have the kernel let go of the file's pages, as far as they are on the disk; readers find them there again."""
+        with suppress(OSError):  # it is a wish
+            memory.forget(self._map)  # first, because pages that somebody has mapped are kept
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def lock_pages(self) -> None:
         """Keep the pages in memory once they are used. Raises OSError where the system forbids it."""

@@ -84,6 +84,13 @@ def is_resident(mapping: mmap.mmap, begin: int, end: int) -> bool:
     return pages.raw.translate(_LOWEST_BIT).find(0) < 0
 
 
+def forget(mapping: mmap.mmap) -> None:
+    """Let go of the pages of a writable map of a file; they are read from it again. Raises OSError."""
+    anchor = ctypes.c_char.from_buffer(mapping)
+    if _libc.madvise(ctypes.addressof(anchor), len(mapping), mmap.MADV_DONTNEED) != 0:
+        raise OSError(ctypes.get_errno(), "madvise")
+
+
 def lock(mapping: mmap.mmap) -> None:
     """Keep the pages of `mapping` in memory from their first use on. Raises OSError."""
     anchor = ctypes.c_char.from_buffer(mapping)

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from embermq.errors import CorruptRecord
 from embermq.format.json_fields import Fields, parse_fields
+from embermq.format.mapping_json import MappingTable, mapping_members
 from embermq.format.tables import TopicTable, decode_topics, read_topic, topic_members, version_members
 from embermq.format.wire_json import BrokerQueue, encode_body, read_queue
+from embermq.model.queue_mapping import QueueMapping
 from embermq.model.topic import TopicConfig
 from embermq.model.version import DataVersion
 
@@ -28,9 +30,10 @@ class TopicStats(NamedTuple):
     put_rate: float
 
 
-def encode_topic(topic: TopicConfig) -> bytes:
-    """The body that answers GET_TOPIC_CONFIG."""
-    return encode_body(topic_members(topic))
+def encode_topic(topic: TopicConfig, mapping: QueueMapping | None = None) -> bytes:
+    """The body that answers GET_TOPIC_CONFIG; with what the queues of a static topic are parts of."""
+    told = {} if mapping is None else {"mappingDetail": mapping_members(mapping)}
+    return encode_body(dict(sorted({**topic_members(topic), **told}.items())))
 
 
 def decode_topic(body: bytes) -> TopicConfig:
@@ -51,14 +54,14 @@ def decode_topic_configs(body: bytes) -> list[TopicConfig]:
     return [read_topic("", value) for value in values]
 
 
-def encode_topic_table(version: DataVersion, topics: Iterable[TopicConfig], *, mapping_version: DataVersion) -> bytes:
-    """The body that answers GET_ALL_TOPIC_CONFIG. There are no topics whose queues are mapped to others."""
+def encode_topic_table(version: DataVersion, topics: Iterable[TopicConfig], static: MappingTable) -> bytes:
+    """The body that answers GET_ALL_TOPIC_CONFIG."""
     return encode_body(
         {
             "dataVersion": version_members(version),
-            "mappingDataVersion": version_members(mapping_version),
+            "mappingDataVersion": version_members(static.version),
             "topicConfigTable": {topic.name: topic_members(topic) for topic in topics},
-            "topicQueueMappingDetailMap": {},
+            "topicQueueMappingDetailMap": {name: mapping_members(each) for name, each in static.mappings.items()},
             "topicQueueMappingInfoMap": {},
         }
     )

@@ -22,6 +22,7 @@ _CODES: tuple[tuple[type[BaseException], ResponseCode], ...] = (
     (errors.NotSubscribed, ResponseCode.SUBSCRIPTION_NOT_EXIST),
     (errors.SubscriptionOutdated, ResponseCode.SUBSCRIPTION_NOT_LATEST),
     (errors.NotOnline, ResponseCode.CONSUMER_NOT_ONLINE),
+    (errors.NotLeader, ResponseCode.NOT_LEADER_FOR_QUEUE),
     (errors.NotPermitted, ResponseCode.NO_PERMISSION),
     (errors.NotSupported, ResponseCode.NOT_SUPPORTED),
     (errors.IllegalField, ResponseCode.INVALID_PARAMETER),

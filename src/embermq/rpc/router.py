@@ -27,6 +27,7 @@ Answer = Command | None
 Handler = Callable[[Peer, Command], Answer | Awaitable[Answer]]
 BatchHandler = Callable[[Peer, Sequence[Command]], None]
 Check = Callable[[Peer, Command], None]
+Detour = Callable[[Peer, Sequence[Command]], Sequence[Command]]
 CheckTopic = Callable[[Peer, Command, str], None]  # for handlers that learn a topic only from what they found
 
 
@@ -55,6 +56,7 @@ class Router:
         self._loose_codes: set[int] = set()  # whose requests have nothing to do with the others of a read
         self._check = check  # raises AccessDenied
         self._observe = observe
+        self.detour: Detour | None = None  # sees requests before handlers do, and gives back what it leaves to them
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, handlers: Mapping[int, Handler], *, max_body_size: int = MAX_BODY_SIZE) -> None:
@@ -73,6 +75,12 @@ class Router:
         """Handle all requests of one read, in their order, except for those in any order."""
         if self._check is not None:
             requests = [request for request in requests if self._is_allowed(peer, request)]
+        if self.detour is not None:
+            requests = self.detour(peer, requests)
+        self.handle(peer, requests)
+
+    def handle(self, peer: Peer, requests: Sequence[Command]) -> None:
+        """Have requests that are allowed answered by their handlers."""
         codes = {request.code for request in requests}
         for code in codes & self._loose_codes if len(codes) > 1 else ():
             self._hand_on(peer, self._batch_handlers[code], [each for each in requests if each.code == code])

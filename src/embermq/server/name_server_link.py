@@ -13,11 +13,13 @@ from embermq.broker.settings import BrokerSettings
 from embermq.errors import ConnectionLost, EmberError, Refused, TransportError
 from embermq.format.cluster_body import decode_values
 from embermq.format.command import Command, make_request
+from embermq.format.mapping_json import info_members
 from embermq.format.registration_body import Registration, body_checksum, encode_registration
 from embermq.format.tables import TopicTable
 from embermq.model.codes import RequestCode
 from embermq.model.flags import Permission
 from embermq.model.message import Host
+from embermq.model.queue_mapping import QueueMapping
 from embermq.model.topic import TopicConfig
 from embermq.net.connection import Connection
 from embermq.net.dialer import dial
@@ -43,6 +45,7 @@ class RegisteredBroker:
     topics: Callable[[], TopicTable]
     port: int
     address: str | None = None  # as clients reach it; None: wherever they reach this process
+    mappings: Callable[[], Mapping[str, QueueMapping]] = dict  # of static topics
     on_order_topics: OnOrderTopics = lambda topics: None  # told which topics administrators declared as ordered
 
     def registration(self, only: Mapping[str, TopicConfig] | None = None) -> Registration:
@@ -53,7 +56,8 @@ class RegisteredBroker:
         if permission & READ_WRITE != READ_WRITE:
             allowed = permission | ~READ_WRITE
             topics = {name: replace(topic, permission=topic.permission & allowed) for name, topic in topics.items()}
-        return Registration(TopicTable(table.version, topics))
+        static = {name: info_members(mapping) for name, mapping in self.mappings().items() if name in topics}
+        return Registration(TopicTable(table.version, topics), mappings=static)
 
 
 class NameServerLink:

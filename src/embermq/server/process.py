@@ -22,6 +22,7 @@ from embermq.server.access_setup import Door, check_addresses, open_door
 from embermq.server.broker_server import BrokerServer, bind_broker
 from embermq.server.name_server_link import RegisteredBroker
 from embermq.server.namesrv import run_name_server
+from embermq.server.other_brokers import OtherBrokers
 from embermq.server.registration import (
     WILDCARDS,
     BrokerRegistration,
@@ -101,14 +102,16 @@ class Process:
             announce(" ".join(words + told))
 
         name_server = serving = None
+        name_servers = [str(host) for host in self._name_servers()]
         if name_server_sockets:
             listen = host_of(name_server_sockets[0])
             name_server = self._make_name_server(door, listen)
             serving = asyncio.create_task(self._run_name_server(name_server, name_server_sockets, tls))
             words.append(f"namesrv={_told(listen)}")
+            name_servers = [str(_told(listen))]
         try:
             if broker_sockets:
-                await self._run_broker(broker_sockets, name_server, door, tls, announce_broker)
+                await self._run_broker(broker_sockets, name_server, name_servers, door, tls, announce_broker)
             else:
                 announce(" ".join(words))
                 await self._stop.wait()
@@ -121,12 +124,15 @@ class Process:
         self,
         sockets: list[socket.socket],
         name_server: NameServer | None,
+        name_servers: list[str],
         door: Door,
         tls: TlsContext,
         announce: Callable[[list[str]], None],
     ) -> None:
         server = BrokerServer(sockets, self._settings, clock=self._clock, door=door, limits=self._limits, tls=tls)
         broker = server.broker
+        others = OtherBrokers(name_servers, door.own)
+        broker.static_topics.forward = others.ask
         try:
             await server.start(self._bind_http())
             registration = self._registration(server, name_server, door)
@@ -142,23 +148,28 @@ class Process:
             await registration.stop()
         finally:
             await server.stop()
+            await others.close()
 
     def _registration(self, server: BrokerServer, name_server: NameServer | None, door: Door) -> BrokerRegistration:
         broker = server.broker
         told = RegisteredBroker(
             settings=lambda: broker.settings,
             topics=broker.topics.table,
+            mappings=broker.topics.mappings.all,
             port=server.listen.port,
             address=advertised_address(server.listen.address, self._settings.server.advertise),
             on_order_topics=broker.topics.note_order_topics,
         )
         if name_server is not None:
             return LocalRegistration(name_server, told)
-        names = self._settings.server.name_servers
-        if not names:
+        hosts = self._name_servers()
+        if not hosts:
             log.warning("no name server is set, so no client will find this broker; set one with -n")
-        hosts = [parse_host(text, default_port=NAME_SERVER_PORT) for text in names]
         return RemoteRegistration(hosts, told, sign=door.sign)
+
+    def _name_servers(self) -> list[Host]:
+        """Those of other processes."""
+        return [parse_host(text, default_port=NAME_SERVER_PORT) for text in self._settings.server.name_servers]
 
     async def _run_name_server(self, name_server: NameServer, sockets: list[socket.socket], tls: TlsContext) -> None:
         await run_name_server(

@@ -124,6 +124,12 @@ class StoreSettings:
         True, "yes or no", "make the next two log files ahead; without it a put pays for a new file"
     )
     lock_pages: bool = setting(False, "yes or no", "keep the current log file's pages in memory (mlock)")
+    hot_bytes: int | None = setting(
+        None,
+        "bytes",
+        "how much of the log's end is left to the system to keep in memory; what is read from files further behind "
+        "does not stay there, so that reading old messages does not slow down others",
+    )
 
     max_message_size: int = setting(4 * MIB, "bytes", "largest body")
     max_properties_size: int = setting(LARGEST_PROPERTIES, "bytes", "largest properties, with tags and keys")

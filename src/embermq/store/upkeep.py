@@ -9,6 +9,7 @@ from embermq.errors import FlushTimeout, StoreUnwritable, SyncFailed
 from embermq.format.checkpoint import Checkpoint, Progress
 from embermq.log.key_index import FOREVER_MS
 from embermq.store.cleaner import Cleaner, find_shortage
+from embermq.store.cold_pages import INTERVAL_S, ColdPages
 from embermq.store.housekeeper import Duty
 from embermq.store.parts import Parts
 from embermq.store.settings import StoreSettings
@@ -34,6 +35,7 @@ class Upkeep:
         self._sync_timeout_ms = settings.sync_timeout_ms
         self._clock = clock
         self._checkpoint_at = clock.monotonic()
+        self._cold = ColdPages(parts.commit_log.chain, settings.hot_bytes)
         self.follow(settings)
 
     def follow(self, settings: StoreSettings) -> None:
@@ -48,6 +50,7 @@ class Upkeep:
             Duty("catch up", CATCH_UP_S, self.catch_up),
             Duty("rates", 1.0, lambda: self._writer.statistics.sample(self._clock.monotonic())),
             Duty("checkpoint", min(1.0, self._checkpoint_s), self._checkpoint_when_due),
+            Duty("cold pages", INTERVAL_S, self._cold.give_back),
             Duty("retention", self._clean_s, self.clean),
         ]
 

@@ -64,7 +64,7 @@ class Administering:
             self.topics, self.groups, self.membership, self.modes, broker_name=BROKER, serves_pop=self.serves_pop
         )
         return {
-            **TopicAdminHandlers(self.store, self.topics, *kept, broker_name=BROKER, clock=self.clock).routes(),
+            **TopicAdminHandlers(self.store, self.topics, *kept, broker_name=BROKER).routes(),
             **GroupAdminHandlers(self.groups, *kept).routes(),
             **StatsHandlers(self.statistics).routes(),
             **BrokerAdminHandlers(self.store, self.live, runtime).routes(),

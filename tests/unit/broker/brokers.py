@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from embermq.broker.settings import BrokerSettings
 from embermq.clock import Clock, SystemClock
 from embermq.format.command import Command, make_request
 from embermq.format.frame import FrameLimits
+from embermq.format.record import decode_record
 from embermq.kernels import loading
 from embermq.model.message import Host
 from embermq.net.receiving import SHARED_SIZE, ReceiveBuffer
@@ -79,6 +81,16 @@ def pull_fields(topic: str = "orders", offset: int = 0, *, queue: int = 0, **fie
     }  # fmt: skip
 
 
+def bodies(answer: Command) -> list[bytes]:
+    """Of the messages that a pull gave."""
+    data, found = memoryview(answer.data), []
+    while data:
+        record = decode_record(data, 0, check_position=False)
+        found.append(record.body)
+        data = data[record.size :]
+    return found
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop run until `condition` holds."""
     deadline = asyncio.get_running_loop().time() + SECONDS
@@ -98,20 +110,34 @@ def with_broker(
     **store_settings: Any,
 ) -> None:
     """Open a broker on `path`, let `work` use it, and stop it cleanly."""
-    values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(host), **store_settings}
 
     async def run() -> None:
-        used_clock = clock or SystemClock()
-        store = Store(path, StoreSettings.make(values), clock=used_clock, report=lambda done, total: None)
-        broker = Broker(store, settings or BrokerSettings(), host_of=lambda peer: host, clock=used_clock)
-        try:
-            broker.start()
+        async with open_broker(path, clock=clock, settings=settings, host=host, **store_settings) as broker:
             if with_kernels:
                 loading.load()
                 broker.make_fast(ReceiveBuffer(SHARED_SIZE), FrameLimits())
             await work(broker)
-        finally:
-            await broker.stop()
-            store.close()
 
     asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def open_broker(
+    path: Path,
+    *,
+    clock: Clock | None = None,
+    settings: BrokerSettings | None = None,
+    host: Host = HOST,
+    **store_settings: Any,
+) -> AsyncIterator[Broker]:
+    """A broker on `path` in the running event loop, stopped cleanly at the end."""
+    values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(host), **store_settings}
+    used_clock = clock or SystemClock()
+    store = Store(path, StoreSettings.make(values), clock=used_clock, report=lambda done, total: None)
+    broker = Broker(store, settings or BrokerSettings(), host_of=lambda peer: host, clock=used_clock)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        await broker.stop()
+        store.close()

@@ -11,23 +11,13 @@ import pytest
 from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.format.command import Command, make_request
-from embermq.format.record import decode_record
 from embermq.model.codes import ResponseCode
 from embermq.model.flags import Permission
 from embermq.model.group import GroupConfig
 from embermq.model.topic import TopicConfig
-from tests.unit.broker.brokers import Client, pull_fields, until, with_broker
+from tests.unit.broker.brokers import Client, bodies, pull_fields, until, with_broker
 
 WAITING = {"sysFlag": "6", "suspendTimeoutMillis": "5000"}
-
-
-def bodies(answer: Command) -> list[bytes]:
-    data, found = memoryview(answer.data), []
-    while data:
-        record = decode_record(data, 0, check_position=False)
-        found.append(record.body)
-        data = data[record.size :]
-    return found
 
 
 def offsets(answer: Command) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ import pytest
 from embermq import Message
 from embermq.format.assignment_body import RequestMode
 from embermq.format.cluster_body import decode_topic_list
+from embermq.format.mapping_json import MappingTable
 from embermq.format.topic_body import (
     QueueStats,
     TopicStats,
@@ -244,7 +245,8 @@ def test_all_topics_are_listed_as_rocketmq_lists_them() -> None:
         table = decode_topic_table(golden.data)
         mapping = json.loads(golden.data)["mappingDataVersion"]
         version = DataVersion(mapping["stateVersion"], mapping["counter"], mapping["timestamp"])
-        assert encode_topic_table(table.version, table.topics.values(), mapping_version=version) == golden.data
+        static = MappingTable(version, {})
+        assert encode_topic_table(table.version, table.topics.values(), static) == golden.data
 
 
 def test_without_pages_everything_comes_at_once(broker: Administering) -> None:

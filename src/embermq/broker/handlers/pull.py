@@ -236,7 +236,8 @@ class PullHandlers:
         # Of these texts only the expression can be long once a pull is allowed, and that is seen to.
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()  # those who are still there come back with their next pull
-        self._known[shape] = KnownPull(self.settings, pull)
+        if not self._tables.topics.is_static(pull.topic.name):  # a request may mean either kind of queue
+            self._known[shape] = KnownPull(self.settings, pull)
         return pull
 
     def recall(self, request: Command) -> KnownPull | None:

@@ -11,10 +11,10 @@ from embermq.broker.handlers.paging import find_page, read_body
 from embermq.broker.request_modes import RequestModes
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.topics import BrokerTopics
-from embermq.clock import Clock
 from embermq.errors import IllegalField, IllegalTopic
 from embermq.format.cluster_body import encode_topic_list
 from embermq.format.command import Command, make_answer
+from embermq.format.mapping_json import decode_mapping
 from embermq.format.stats_body import TOPIC_PUTS
 from embermq.format.topic_body import (
     QueueStats,
@@ -26,9 +26,9 @@ from embermq.format.topic_body import (
 )
 from embermq.format.wire_json import BrokerQueue
 from embermq.model.codes import RequestCode
+from embermq.model.queue_mapping import renewed
 from embermq.model.topic import RETRY_PREFIX, SYSTEM_TOPICS, TopicConfig, check_topic, is_system_topic
 from embermq.model.topic_attributes import MESSAGE_TYPE, MIXED, apply_changes, parse_changes
-from embermq.model.version import DataVersion
 from embermq.rpc.fields import I32, find_boolean, find_integer, read_integer, read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
@@ -54,7 +54,6 @@ class TopicAdminHandlers:
         modes: RequestModes,
         *,
         broker_name: str,
-        clock: Clock,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -62,12 +61,12 @@ class TopicAdminHandlers:
         self._statistics = statistics
         self._modes = modes
         self._broker_name = broker_name
-        self._mapping_version = DataVersion(0, 0, clock.now_ms())
 
     def routes(self) -> dict[int, Handler]:
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
+            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_static,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.list_all,
             RequestCode.GET_TOPIC_CONFIG: self.show,
@@ -84,6 +83,19 @@ class TopicAdminHandlers:
         """Make or change many topics: all of them or none."""
         wanted = read_body(request.data, decode_topic_configs)
         self._save(peer, [self._changed(config, _signed(config.attributes)) for config in wanted])
+        return make_answer(request)
+
+    def update_static(self, peer: Peer, request: Command) -> Command:
+        """Make a static topic, or change it: the queues of this broker, and what they are parts of."""
+        wanted = read_body(request.data, decode_mapping)
+        config = self._changed(*_parse(request.fields))
+        if (wanted.topic, wanted.broker) != (config.name, self._broker_name):
+            reason = f"a mapping of {wanted.topic[:300]!r} at {wanted.broker[:300]!r} for topic {config.name!r}"
+            raise IllegalField("body", f"{reason}; this broker is {self._broker_name!r}")
+        mappings, force = self._topics.mappings, find_boolean(request.fields, "force") or False
+        mappings.save(renewed(mappings.find(config.name), wanted, force=force))
+        self._topics.save(config)  # also if it stays the same: whoever knows it as an ordinary topic looks again
+        log.info("static topic changed topic=%s epoch=%d by=%s", config.name, wanted.epoch, peer.peer)
         return make_answer(request)
 
     def delete(self, peer: Peer, request: Command) -> Command:
@@ -107,13 +119,15 @@ class TopicAdminHandlers:
         table = self._topics.table()
         page = find_page(request.fields, table.topics, table.version, begin="topicSeq", most="maxTopicNum")
         topics = table.topics.values() if page is None else [table.topics[name] for name in page]
-        body = encode_topic_table(table.version, topics, mapping_version=self._mapping_version)
+        body = encode_topic_table(table.version, topics, self._topics.mappings.table())
         told = {} if page is None else {"totalTopicNum": str(len(table.topics))}
         return make_answer(request, fields=told, body=body)
 
     def show(self, peer: Peer, request: Command) -> Command:
-        """The settings of one topic."""
-        return make_answer(request, body=encode_topic(self._topics.read(read_text(request.fields, "topic"))))
+        """The settings of one topic, and what its queues are parts of, for those who ask for static queues."""
+        topic = self._topics.read(read_text(request.fields, "topic"))
+        mapping = self._topics.mappings.find(topic.name) if find_boolean(request.fields, "lo") else None
+        return make_answer(request, body=encode_topic(topic, mapping))
 
     def stats(self, peer: Peer, request: Command) -> Command:
         """What each queue of a topic holds."""
