@@ -225,3 +225,23 @@ def test_crash(scene: Scene, doomed: ClientTool, cluster: Cluster, admin: Client
     wait_until(lambda: survivor.queues(topic) == list(range(8)), seconds=10)
     assert sorted(survivor.bodies(160 - len(done)) + done) == sorted(numbers(160))
     doomed.close()
+
+
+NOTICED_S = 4.0  # a second, on a machine four times slower; a client looks by itself every 20 s
+
+
+def test_members_hear_of_each_other_at_once(scene: Scene, doomed: ClientTool, cluster: Cluster, admin: Client) -> None:
+    """One joins, one leaves, and one is killed."""
+    topic, group = scene.topic(4), scene.group()
+    first = scene.push(group, {topic: "*"})
+    wait_until(lambda: len(first.queues(topic)) == 4, seconds=15)
+    elsewhere = Scene(doomed, cluster, admin)
+    second = elsewhere.push(group, {topic: "*"})
+    wait_until(lambda: len(first.queues(topic)) == 2, seconds=NOTICED_S)
+    second.close()
+    wait_until(lambda: len(first.queues(topic)) == 4, seconds=NOTICED_S)
+    elsewhere.push(group, {topic: "*"})
+    wait_until(lambda: len(first.queues(topic)) == 2, seconds=NOTICED_S)
+    doomed.kill()
+    wait_until(lambda: len(first.queues(topic)) == 4, seconds=NOTICED_S)
+    doomed.close()

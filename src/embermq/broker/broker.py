@@ -389,12 +389,22 @@ class Broker:
         watching = WatchHandlers(
             tables, pops.reader, pops.log, pops.polls, pops.notifications, pops.answering, settings, clock=clock
         )
-        acks = AckHandlers(tables, pops.giving, pops.order_acks, pops.log, pops.answering, self.statistics, clock=clock)
+        acks = AckHandlers(
+            tables,
+            pops.giving,
+            pops.order_acks,
+            pops.log,
+            pops.in_flight,
+            pops.answering,
+            self.statistics,
+            clock=clock,
+        )
         self.router.add_batch(BATCHED, acks.receive)
         self.router.add({**taking.routes(), **watching.routes(), **acks.routes()})
 
         def changed(new: BrokerSettings) -> None:
             taking.settings = watching.settings = new
+            pops.in_flight.use(new)
 
         self.live_settings.listeners.append(changed)
 

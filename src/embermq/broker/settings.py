@@ -30,6 +30,12 @@ class BrokerSettings:
     pull_max_messages: int = setting(1024, "count", "most messages of one answer, whatever a client asks for")
     pull_max_bytes: int = setting(4 * 1024 * 1024, "bytes", "most bytes of one answer, one message at least")
     max_parked_pops: int = setting(100_000, "count", "pops that may wait at once; more are refused")
+    limits_popped: bool = setting(
+        False, "yes or no", "pops get nothing of a queue while max_popped of its messages are not acknowledged"
+    )
+    max_popped: int = setting(
+        10_000, "count", "messages of one queue that a group may have popped and not acknowledged"
+    )
     max_parked_pops_alike: int = setting(1024, "count", "pops of one group and queue that may wait at once")
     revive_queues: int = setting(8, "count", "queues of the topic that keeps what was popped and acknowledged")
     client_timeout_ms: int = setting(120_000, "ms", "a client that sends no heartbeat for so long is forgotten")

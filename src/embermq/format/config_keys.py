@@ -118,6 +118,8 @@ KEYS: Final[Mapping[str, Key]] = {
             "maxTransferBytesOnMessageInMemory": ("pull_max_bytes", INTEGER),
             "maxPopPollingSize": ("max_parked_pops", INTEGER),
             "popPollingSize": ("max_parked_pops_alike", INTEGER),
+            "enablePopMessageThreshold": ("limits_popped", BOOLEAN),
+            "popInflightMessageThreshold": ("max_popped", INTEGER),
             "reviveQueueNum": ("revive_queues", INTEGER),
             "channelExpiredTimeout": ("client_timeout_ms", INTEGER),
             "flushConsumerOffsetInterval": ("offset_save_ms", INTEGER),

@@ -39,7 +39,7 @@ _OF_BROKER: Final = """
     enableCleanExpiredOffset enableCreateSysGroup enableDetailStat
     enableFastChannelEventProcess enableLmqStats enableMixedMessageType enableNetWorkFlowControl
     enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck
-    enablePopBufferMerge enablePopLog enablePopMessageThreshold enableReconnectForGoAway
+    enablePopBufferMerge enablePopLog enableReconnectForGoAway
     enableRegisterProducer enableRemoteEscape enableRetryTopicV2 enableRocksDBLog enableScheduleAsyncDeliver
     enableScheduleMessageStats enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck
     enableSlaveActingMaster enableSplitRegistration endTransactionPoolQueueCapacity endTransactionThreadPoolNums
@@ -65,7 +65,7 @@ _OF_BROKER: Final = """
     metricsOtelCardinalityLimit migrateAuthFromV1Enabled minInSyncReplicas msgTraceTopicName offsetCheckInSlave
     osPageCacheBusyTimeOutMills popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
     popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
-    popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
+    popConsumerKVServiceLog popFromRetryProbability
     popLongPollingForceNotifyInterval popPollingMapSize popResponseReturnActualRetryTopic
     popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead preferredLeaderId printChannelGroups
     printChannelGroupsMinNum processReplyMessageThreadPoolNums pullBatchMaxMessageCount

@@ -112,6 +112,7 @@ class RequestCode(IntEnum):
     CHANGE_MESSAGE_INVISIBLE_TIME = 200_053
     NOTIFICATION = 200_054
     POLLING_INFO = 200_055
+    POP_ROLLBACK = 200_056
     BATCH_ACK_MESSAGE = 200_151
     # Ours: no client of RocketMQ sends these, and its brokers refuse them. docs/protocol.md describes them.
     STAGE_MESSAGES = 30_001

@@ -30,6 +30,10 @@ class Delivery(NamedTuple):
     pop_time: int
     broker: str
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.topic, self.group, self.queue
+
 
 class Checkpoint(NamedTuple):
     """Messages that are with a consumer."""

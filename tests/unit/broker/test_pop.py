@@ -14,7 +14,7 @@ from embermq.model.pop import retry_topic_of, revive_topic_of
 from embermq.model.topic import TIMER_TOPIC, TopicConfig
 from tests.unit.broker.brokers import until, with_broker
 from tests.unit.broker.peers import SteppedClock
-from tests.unit.broker.popping import GROUP, TOPIC, PopClient
+from tests.unit.broker.popping import GROUP, TOPIC, PopClient, popped_of
 
 POP = RequestCode.POP_MESSAGE
 
@@ -136,6 +136,32 @@ def test_too_many_pops_that_wait_are_refused(tmp_path: Path) -> None:
         assert answer.code == ResponseCode.POLLING_FULL
 
     with_broker(tmp_path, work, settings=BrokerSettings(max_parked_pops_alike=1))
+
+
+def test_a_group_with_too_many_open_messages_waits_until_it_has_acknowledged_some(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = PopClient(broker)
+        for number in range(5):
+            await client.send(TOPIC, b"%d" % number)
+        first = await client.pop(maxMsgNums=3)
+        assert len(first) == 3
+        assert await client.pop() == []
+        request = make_request(POP, client.fields(pollTime=20_000))
+        client.tell(request)
+        await client.change(first[0], 60_000)  # still with the consumer
+        assert len(await PopClient(broker, group="another").pop(maxMsgNums=3)) == 3
+        await client.ack(first[1])
+        answer = await client.answer_to(request)
+        assert [popped.body for popped in popped_of(answer, TOPIC, GROUP)] == [b"3", b"4"]
+
+    with_broker(tmp_path, work, settings=BrokerSettings(limits_popped=True, max_popped=3))
+
+
+def test_nothing_has_to_be_brought_back_to_the_revive_topic(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        assert (await PopClient(broker).ask(RequestCode.POP_ROLLBACK)).code == ResponseCode.SUCCESS
+
+    with_broker(tmp_path, work)
 
 
 def test_a_request_older_than_its_poll_time_is_of_nobody(tmp_path: Path) -> None:

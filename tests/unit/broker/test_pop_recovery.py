@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from embermq.broker.broker import Broker
+from embermq.broker.settings import BrokerSettings
 from embermq.format.lenient_json import parse_lenient
 from embermq.format.tables import decode_offsets
 from embermq.model.pop import REVIVE_GROUP, retry_topic_of, revive_topic_of
@@ -193,3 +194,19 @@ def sizes_of(path: Path) -> dict[str, int]:
     log = next((path / "commitlog").iterdir()).stat().st_size
     queue = next((path / "consumequeue" / "PopTopic" / "0").iterdir()).stat().st_size
     return {"log_file_size": log, "queue_file_size": queue}
+
+
+def test_what_is_delivered_again_is_with_nobody(tmp_path: Path) -> None:
+    clock = SteppedClock()
+
+    async def work(broker: Broker) -> None:
+        client = PopClient(broker)
+        await client.send(TOPIC, b"0")
+        assert len(await client.pop(invisibleTime=2_000)) == 1
+        await client.send(TOPIC, b"1")
+        assert await client.pop() == []
+        clock.advance(ms=5_000)
+        await revive(broker, clock)
+        assert sorted(each.body for each in await client.pop()) == [b"0", b"1"]
+
+    with_broker(tmp_path, work, clock=clock, settings=BrokerSettings(limits_popped=True, max_popped=1))

@@ -55,7 +55,7 @@ class PopHandlers:
         polls.resume = self._resume
 
     def routes(self) -> dict[int, Handler]:
-        return {RequestCode.POP_MESSAGE: self.pop}
+        return {RequestCode.POP_MESSAGE: self.pop, RequestCode.POP_ROLLBACK: self.roll_back}
 
     def pop(self, peer: Peer, request: Command) -> Answer:
         """The answer; None if it comes later: when messages do, or when the disk has the checkpoint."""
@@ -79,6 +79,10 @@ class PopHandlers:
         if taking.rest > 0:
             self._polls.wake(*ask.key)
         return None
+
+    def roll_back(self, peer: Peer, request: Command) -> Answer:
+        """Have what is popped kept in the revive topic again, and not in a database: it is never anywhere else."""
+        return make_answer(request)
 
     def _wait(self, peer: Peer, request: Command, ask: Ask, taking: Taking) -> Answer:
         parking = Parking.OVER

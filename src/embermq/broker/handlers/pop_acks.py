@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from embermq.broker.handlers.paging import read_body
 from embermq.broker.pop.answering import Answering
 from embermq.broker.pop.giving import Giving
+from embermq.broker.pop.in_flight import InFlight
 from embermq.broker.pop.order_acks import Acked, OrderAcks
 from embermq.broker.pop.revive_log import ReviveLog
 from embermq.broker.statistics import BrokerStatistics
@@ -47,6 +48,7 @@ class AckHandlers:
         giving: Giving,
         order_acks: OrderAcks,
         revive_log: ReviveLog,
+        in_flight: InFlight,
         answering: Answering,
         statistics: BrokerStatistics,
         *,
@@ -57,6 +59,7 @@ class AckHandlers:
         self._order_acks = order_acks
         self._log = revive_log
         self._answering = answering
+        self._in_flight = in_flight
         self._statistics = statistics
         self._clock = clock
 
@@ -96,7 +99,9 @@ class AckHandlers:
             taken.append(request)
         if taken:
             self._store(
-                [self._draft(*each.acked[:3], each.acked.handle, each.offsets) for each in alike.values()], peer, taken
+                [self._take_back(*each.acked[:3], each.acked.handle, each.offsets) for each in alike.values()],
+                peer,
+                taken,
             )
 
     def ack(self, peer: Peer, request: Command) -> Answer:
@@ -195,6 +200,11 @@ class AckHandlers:
             raise IllegalMessage("no handle of this broker: it is of a time that no pop can be of")
         return self._tables.store.offsets(topic, queue=queue)
 
+    def _take_back(self, topic: str, group: str, queue: int, handle: Handle, offsets: Sequence[int]) -> DraftFields:
+        """The record of an ack, whose messages are with nobody any more."""
+        self._in_flight.took_back((topic, group, queue), len(offsets))
+        return self._draft(topic, group, queue, handle, offsets)
+
     def _draft(self, topic: str, group: str, queue: int, handle: Handle, offsets: Sequence[int]) -> DraftFields:
         self._statistics.count_acks(topic, group, len(offsets))
         ack = Ack(handle.delivery(topic, group, queue), tuple(dict.fromkeys(offsets)))
@@ -211,7 +221,7 @@ class AckHandlers:
             if handle.is_fifo:
                 ordered += [Acked(topic, group, queue, offset, handle) for offset in known]
             elif known:
-                drafts.append(self._draft(topic, group, queue, handle, known))
+                drafts.append(self._take_back(topic, group, queue, handle, known))
         return drafts, ordered
 
 

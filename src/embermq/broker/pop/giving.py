@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from embermq.broker.pop.in_flight import InFlight
 from embermq.broker.pop.progress import PopProgress
 from embermq.broker.pop.revive_log import ReviveLog
 from embermq.broker.pop.taking import Taking
@@ -25,12 +26,19 @@ class Giving:
     """Brings checkpoints and acks into the log."""
 
     def __init__(
-        self, store: Store, puts: Puts, revive_log: ReviveLog, progress: PopProgress, statistics: BrokerStatistics
+        self,
+        store: Store,
+        puts: Puts,
+        revive_log: ReviveLog,
+        progress: PopProgress,
+        in_flight: InFlight,
+        statistics: BrokerStatistics,
     ) -> None:
         self._store = store
         self._puts = puts
         self._log = revive_log
         self._progress = progress
+        self._in_flight = in_flight
         self._statistics = statistics
 
     def give(self, taking: Taking, finish: Finish) -> None:
@@ -39,6 +47,7 @@ class Giving:
         begin, end = self._submit(drafts)
         for checkpoint in taking.checkpoints:
             self._statistics.count_checkpoint(checkpoint.delivery.topic, checkpoint.delivery.group)
+            self._in_flight.gave(checkpoint.delivery.key, len(checkpoint.offsets))
         self._progress.give(taking.steps, begin=begin, end=end)
         self._puts.await_disk(end, finish)
 

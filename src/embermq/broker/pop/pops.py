@@ -15,6 +15,7 @@ from typing import Final
 from embermq.broker.pop.answering import Answering
 from embermq.broker.pop.figures import PopFigures
 from embermq.broker.pop.giving import Giving
+from embermq.broker.pop.in_flight import InFlight
 from embermq.broker.pop.order_acks import OrderAcks
 from embermq.broker.pop.orders import ORDERS_FILE, OrderTable
 from embermq.broker.pop.polls import PopPolls
@@ -71,10 +72,17 @@ class Pops:
         self.progress = PopProgress(store, tables.offsets)
         tables.offsets.position = self.progress.position
         self.orders = OrderTable(store.path / "config" / ORDERS_FILE, tables.offsets)
+        self.in_flight = InFlight(settings, wake=self.wake)
         self.reader = PopReader(
-            tables, self.progress, self.orders, statistics, broker=settings.name, is_young=self._is_young
+            tables,
+            self.progress,
+            self.orders,
+            self.in_flight,
+            statistics,
+            broker=settings.name,
+            is_young=self._is_young,
         )
-        self.giving = Giving(store, puts, self.log, self.progress, statistics)
+        self.giving = Giving(store, puts, self.log, self.progress, self.in_flight, statistics)
         self.polls = PopPolls(clock=clock, most=settings.max_parked_pops, most_alike=settings.max_parked_pops_alike)
         self.notifications = PopPolls(
             clock=clock, most=settings.max_parked_pops, most_alike=settings.max_parked_pops_alike
@@ -86,11 +94,12 @@ class Pops:
             self.log,
             Retries(tables, statistics, host=host),
             broker=settings.name,
+            in_flight=self.in_flight,
             settled_ms=SettledTime(timers, clock).read_ms,
             clock=clock,
         )
         tables.topics.deletion_listeners.append(self._forget_topic)
-        tables.groups.deletion_listeners.append(self.orders.forget_group)
+        tables.groups.deletion_listeners += [self.orders.forget_group, self.in_flight.forget_group]
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -128,6 +137,7 @@ class Pops:
     def _forget_topic(self, topic: str) -> None:
         self.progress.forget_topic(topic)
         self.orders.forget_topic(topic)
+        self.in_flight.forget_topic(topic)
 
     async def _tick(self) -> None:
         """Commit what the disk has, free ordered queues whose time is up, save them from time to time."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from embermq.broker.pop.figures import ReviveFigures
+from embermq.broker.pop.in_flight import InFlight
 from embermq.broker.pop.retrying import Retries
 from embermq.broker.pop.revive_log import ReviveLog
 from embermq.broker.puts import Puts
@@ -121,6 +122,7 @@ class Revival:
         retries: Retries,
         *,
         broker: str,
+        in_flight: InFlight,
         settled_ms: Callable[[], int],
         clock: Clock,
     ) -> None:
@@ -129,6 +131,7 @@ class Revival:
         self._log = revive_log
         self._retries = retries
         self._broker = broker
+        self._in_flight = in_flight
         self._clock = clock
         self.read: Counter[tuple[int, str]] = Counter()  # records by queue and kind
         self._settled_ms = settled_ms  # every record that waits for a time before it has arrived
@@ -223,7 +226,9 @@ class Revival:
             drafts.append(self._log.ack(ack, queue.number, deliver_ms=checkpoint.revive_time))
         await self._puts.put(drafts)
         for pending in due:
-            queue.revived += len(pending.open_offsets())
+            still_open = len(pending.open_offsets())
+            queue.revived += still_open
+            self._in_flight.took_back(pending.checkpoint.delivery.key, still_open)
             pending.done.update(pending.checkpoint.offsets)
 
     def _commit(self, queue: ReviveQueue) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from embermq.broker.pop.asks import Ask
+from embermq.broker.pop.in_flight import InFlight
 from embermq.broker.pop.orders import OrderTable
 from embermq.broker.pop.progress import Key, PopProgress
 from embermq.broker.statistics import BrokerStatistics
@@ -77,6 +78,7 @@ class PopReader:
         tables: Tables,
         progress: PopProgress,
         orders: OrderTable,
+        in_flight: InFlight,
         statistics: BrokerStatistics,
         *,
         broker: str,
@@ -86,6 +88,7 @@ class PopReader:
         self._tables = tables
         self._progress = progress
         self._orders = orders
+        self._in_flight = in_flight
         self._statistics = statistics
         self._broker = broker
         self._is_young = is_young
@@ -158,6 +161,8 @@ class PopReader:
         ask = taking.ask
         key = (topic, ask.group, queue)
         offset = self._begin(ask, key)
+        if self._in_flight.is_full(key):
+            return  # not even a rest: whoever waits is told when there is room again
         if taking.left <= 0:
             taking.rest += max(self._tables.store.offsets(topic, queue=queue)[1] - offset, 0)
             return
@@ -212,6 +217,7 @@ class PopReader:
         reset = self._tables.offsets.take_reset(topic, group, queue)
         if reset is not None:
             self._orders.forget_queue(key)
+            self._in_flight.restart(key)
             self._progress.restart(key, reset)
             return reset
         offset = self.start(ask, topic, queue)
