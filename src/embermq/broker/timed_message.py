@@ -21,7 +21,8 @@ from embermq.model.properties import (
 )
 from embermq.model.topic import HALF_TOPIC, TIMER_TOPIC
 from embermq.store.store import Store
-from embermq.timers.timers import Slot, Timers, rolls_of
+from embermq.timers.slot_reading import Slot
+from embermq.timers.timers import Timers, rolls_of
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,11 @@ class TimedMessages:
         self._clock = clock
 
     def read(self, slot: Slot, begin: int, *, most: int, most_bytes: int) -> Batch:
-        """The messages of a slot from its unit `begin` on: at most so many and so large, but one at least."""
+        """The messages of a slot from its unit `begin` on: of so many units at most, and no larger than needed."""
         found: list[Redelivery] = []
         size, index, now = 0, begin, b"%d" % self._clock.now_ms()
-        while index < len(slot.places) and len(found) < most and size < most_bytes:
+        end = min(begin + most, len(slot.places))
+        while index < end and size < most_bytes:
             flags, write_time, position, record_size = self._timers.read_unit(slot.places[index])
             index += 1
             if flags & DELETE and not flags & ROLL:

@@ -27,12 +27,14 @@ from embermq.format.record import DraftFields
 from embermq.log.placed import Placed, queues_of
 from embermq.model.topic import TIMER_TOPIC
 from embermq.store.store import Store
-from embermq.timers.timers import Slot, TimerForm, Timers
+from embermq.timers.slot_reading import Slot
+from embermq.timers.timers import TimerForm, Timers
 from embermq.timers.times import roll_window, snap_precision
 
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 512
+UNITS_AT_ONCE: Final = 2_000  # of a chain; some milliseconds
 MOST_BYTES: Final = 4 * 1024 * 1024
 LONGEST_SLEEP_S: Final = 1.0  # so that a clock that was set is noticed
 RETRY_S: Final = 0.5
@@ -119,8 +121,11 @@ class TimerDelivery:
         """Do what there is to do; returns the seconds until there is more, None if nothing waits."""
         while self.timers.enqueue():
             await asyncio.sleep(0)
-        slot = self.timers.next_slot()
-        if slot is not None:
+        reading = self.timers.next_slot()
+        if reading is not None:
+            while not reading.go_on(UNITS_AT_ONCE):
+                await asyncio.sleep(0)  # for all others
+            slot = reading.slot()
             self.timers.finish(slot, await self._deliver(slot))
             if self._puts.is_sync:
                 self.timers.note_read()

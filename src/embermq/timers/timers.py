@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import heapq
 import logging
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from embermq.model.topic import TIMER_TOPIC
 from embermq.store.store import Store
 from embermq.timers.progress import TIMER_CHECK_FILE, TimerProgress
 from embermq.timers.recovery import recover_timers
+from embermq.timers.slot_reading import Slot, SlotReading
 from embermq.timers.times import floor_time, place_of
 from embermq.timers.unit_log import UnitLog
 from embermq.timers.waiting import TIMER_METRICS_FILE, WaitingCounts
@@ -61,15 +61,6 @@ class TimerForm:
     precision: int  # ms of a step
     window: int  # ms that a message may lie ahead in the wheel
     file_size: int  # of the timer log
-
-
-class Slot(NamedTuple):
-    """A slot that is due: places of its units in the timer log, oldest first."""
-
-    time_ms: int
-    places: array[int]
-    cancelled: frozenset[bytes]  # <topic>+<unique key> of messages that are not to be delivered
-    counts: Mapping[int, int]  # messages that waited, by the hash of their topic
 
 
 _Found = tuple[int, int, int]  # the time of a slot, flags, the hash of a topic
@@ -172,13 +163,16 @@ class Timers:
         """When the next slot with messages may be read, in ms; None if nothing waits."""
         return self._slots[0] + self.form.precision if self._slots else None
 
-    def next_slot(self) -> Slot | None:
-        """The next slot that is due; None if none is. Call it when everything is enqueued."""
+    def next_slot(self) -> SlotReading | None:
+        """The next slot that is due; None if none is. Call it when everything is enqueued.
+
+        It takes no more units from then on, so that it can be read in pieces.
+        """
         due = self.next_time()
         if due is None or self._clock.now_ms() < due:
             return None
         self._reading = max(self._reading, due)
-        return self._read_slot(self._slots[0])
+        return self._reading_of(self._slots[0])
 
     def read_unit(self, place: int) -> tuple[int, int, int, int]:
         """Of a unit that is due: its flags, when it was written, its record and that record's size."""
@@ -339,27 +333,10 @@ class Timers:
                 self.waiting.change(code, count, now)
             self.enqueued += chain.units
 
-    def _read_slot(self, time_ms: int) -> Slot:
-        """Follow the chain of a slot to its beginning."""
+    def _reading_of(self, time_ms: int) -> SlotReading:
         slot = self._wheel.find(time_ms)
         assert slot is not None
-        places: array[int] = array("q")
-        cancelled: set[bytes] = set()
-        counts: Counter[int] = Counter()
-        place = slot.last
-        while place >= 0:
-            found = self._units.position_at(place)
-            if found is None or found[0] >= place:
-                log.error("timer units lost slot=%d place=%d", time_ms, place)
-                break
-            previous, flags, _, position, size, topic_hash = found
-            if flags & DELETE and not flags & ROLL:
-                cancelled.update(self._cancelled_by(position, size))
-            counts[topic_hash] += -1 if flags & DELETE else 1
-            places.append(place)
-            place = previous
-        places.reverse()
-        return Slot(time_ms, places, frozenset(cancelled), counts)
+        return SlotReading(self._units, time_ms, slot.last, cancelled_by=self._cancelled_by)
 
     def _cancelled_by(self, position: int, size: int) -> Iterator[bytes]:
         """What the message at a position cancels: one of its own topic, never of one that its sender may not touch."""
@@ -375,7 +352,9 @@ class Timers:
             self.waiting.name(topic)
         counts: Counter[int] = Counter()
         for time_ms in self._slots:
-            counts.update(self._read_slot(time_ms).counts)
+            reading = self._reading_of(time_ms)
+            reading.go_on()
+            counts.update(reading.slot().counts)
         self.waiting.recount(counts, self._clock.now_ms())
         self._is_changed = True
 

@@ -44,7 +44,7 @@ def forgets(folder: Path) -> bool:
     return not is_resident(mapping, 0, FILE_SIZE)
 
 
-@pytest.mark.parametrize("durability", ["sync", "async"])
+@pytest.mark.parametrize("durability", ["sync", pytest.param("async", marks=pytest.mark.slow)])
 def test_what_is_read_far_behind_does_not_stay_in_memory(tmp_path: Path, durability: str) -> None:
     if not forgets(tmp_path):
         pytest.skip("this file system keeps its files in memory")
