@@ -118,6 +118,7 @@ SAMPLES: dict[int, Sample] = {
     Code.QUERY_ASSIGNMENT: Sample(PULL, body={"consumerGroup": "billing", "topic": "orders"}),
     Code.GET_ROUTE_BY_TOPIC: Sample((), TOPIC),
     Code.UPDATE_AND_CREATE_TOPIC: Sample(("Topic:orders Create",), TOPIC),
+    Code.UPDATE_AND_CREATE_STATIC_TOPIC: Sample(("Topic:orders Create",), TOPIC),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: Sample(
         ("Topic:orders Create", "Topic:bills Create"),
         body={"topicConfigList": [{"topicName": "orders"}, {"topicName": "bills"}]},

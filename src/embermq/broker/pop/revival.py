@@ -226,9 +226,9 @@ class Revival:
             drafts.append(self._log.ack(ack, queue.number, deliver_ms=checkpoint.revive_time))
         await self._puts.put(drafts)
         for pending in due:
-            still_open = len(pending.open_offsets())
-            queue.revived += still_open
-            self._in_flight.took_back(pending.checkpoint.delivery.key, still_open)
+            count = len(pending.open_offsets())
+            queue.revived += count
+            self._in_flight.took_back(pending.checkpoint.delivery.key, count)
             pending.done.update(pending.checkpoint.offsets)
 
     def _commit(self, queue: ReviveQueue) -> None:
