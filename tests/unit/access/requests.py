@@ -186,8 +186,8 @@ SAMPLES: dict[int, Sample] = {
             *(Code.CHECK_TRANSACTION_STATE, Code.NOTIFY_CONSUMER_IDS_CHANGED, Code.RESET_CLIENT_OFFSET),
             *(Code.GET_STATUS_FROM_CLIENT, Code.PUSH_REPLY_TO_CLIENT, Code.NOTIFY_MIN_BROKER_ID_CHANGE),
             *(3001, 3002, 3003, 3006, 3007, 3008),
-            *(Code.LOOK_AT_STORE, Code.LIST_STORE_FILES, Code.READ_STORE_FILE, Code.MARK_ARCHIVED),
-            *(513, 902, 1007, 2001, 200056, 99_999),  # codes that nobody handles
+            *(Code.LOOK_AT_STORE, Code.LIST_STORE_FILES, Code.READ_STORE_FILE, Code.MARK_ARCHIVED, Code.POP_ROLLBACK),
+            *(902, 1007, 2001, 99_999),  # codes that nobody handles
         ),
         CHANGE_CLUSTER,
     ),
