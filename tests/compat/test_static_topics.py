@@ -86,6 +86,7 @@ def leaders(admin: Client, topic: str) -> dict[str, list[int]]:
     return {broker: sorted(map(int, each["currIdMap"])) for broker, each in told.items() if each["currIdMap"]}
 
 
+@pytest.mark.slow  # unit tests move queues between two brokers of one process
 @pytest.mark.skipif(TARGET != "ember", reason="two brokers of EmberMQ")
 def test_queues_that_move_to_another_broker_keep_their_messages_and_groups(
     client_tool: ClientTool, tmp_path: Path

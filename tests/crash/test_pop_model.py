@@ -6,35 +6,24 @@ in time never returns, and none is lost. One group pops in any order, another in
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import tempfile
-from collections.abc import Awaitable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import rule
 
-from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.format.command import Command
 from embermq.model.codes import RequestCode
-from embermq.store.settings import StoreSettings
-from embermq.store.store import Store
-from tests.builders import SMALL_SIZES, ManualClock
-from tests.unit.broker.brokers import HOST, until
+from tests.crash.broker_machine import BrokerMachine
+from tests.unit.broker.brokers import until
 from tests.unit.broker.popping import TOPIC, PopClient, Popped, popped_of
 
-T = TypeVar("T")
 QUEUES = 2
 IN_ANY_ORDER, IN_ORDER = "any", "ordered"
 GROUPS = st.sampled_from([IN_ANY_ORDER, IN_ORDER])
 NUMBERS = st.integers(0, 1_000)
 TIMES_MS = st.one_of(st.integers(0, 3_000), st.integers(1_000, 20_000))
-BROKER = BrokerSettings(timer_file_size=1_040, revive_queues=2, offset_save_ms=3_600_000)
 
 
 @dataclass
@@ -46,44 +35,21 @@ class Held:
     until_ms: int
 
 
-class PopMachine(RuleBasedStateMachine):
+class PopMachine(BrokerMachine):
     """A broker, and who has what by its answers."""
+
+    broker_settings = BrokerSettings(timer_file_size=1_040, revive_queues=2, offset_save_ms=3_600_000)
+    durability = "sync"
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="pop-model-"))
-        self.generation = 0
-        self.clock = ManualClock(1_700_000_000_000)
         self.sent: list[bytes] = []
         self.held: dict[tuple[str, bytes], Held] = {}
         self.acked: set[tuple[str, bytes]] = set()
         self.acked_late: set[tuple[str, bytes]] = set()  # these may come again, or not
-        self.loop = asyncio.new_event_loop()
 
-    def run(self, work: Awaitable[T]) -> T:
-        async def wait() -> T:
-            return await work
-
-        return self.loop.run_until_complete(wait())
-
-    @property
-    def path(self) -> Path:
-        return self.folder / f"store-{self.generation}"
-
-    @initialize()
-    def open(self) -> None:
-        values = {**SMALL_SIZES, "durability": "sync", "reserve_bytes": 0, "store_host": str(HOST)}
-        self.store = Store(self.path, StoreSettings.make(values), clock=self.clock, report=lambda done, total: None)
-        self.run(self._open())
-
-    async def _open(self) -> None:
-        self.broker = Broker(self.store, BROKER, host_of=lambda peer: HOST, clock=self.clock)
-        self.broker.start()
+    def opened(self) -> None:
         self.clients = {group: PopClient(self.broker, group=group) for group in (IN_ANY_ORDER, IN_ORDER)}
-
-    def close(self) -> None:
-        self.run(self.broker.stop())
-        self.store.close()
 
     @rule(count=st.integers(1, 8))
     def send(self, count: int) -> None:
@@ -167,11 +133,7 @@ class PopMachine(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 30))
     def work_a_little(self, steps: int) -> None:
-        async def turn() -> None:
-            for _ in range(steps):
-                await asyncio.sleep(0)
-
-        self.run(turn())
+        self.work_for(steps)
 
     @rule()
     def save_offsets(self) -> None:
@@ -183,37 +145,19 @@ class PopMachine(RuleBasedStateMachine):
         self.run(self._revive())
 
     async def _revive(self) -> None:
-        await until(self._is_timer_idle)
+        await until(self.is_timer_idle)
         await self.broker.pops.revival.round()
-
-    def _is_timer_idle(self) -> bool:
-        assert self.broker.timers is not None
-        timers = self.broker.timers.timers
-        self.broker.timers.wake()
-        due = timers.next_time()
-        return timers.behind == 0 and (due is None or due > self.clock.now_ms())
 
     @rule()
     def crash(self) -> None:
-        """Go on with the files as a killed process leaves them."""
-        shutil.copytree(self.path, self.folder / f"store-{self.generation + 1}")
-        self.close()
-        self.generation += 1
-        self.open()
+        self.go_on_with_copy()
 
     @rule()
     def restart(self) -> None:
         self.close()
         self.open()
 
-    def teardown(self) -> None:
-        if hasattr(self, "broker"):
-            self.pop_the_rest()
-            self.close()
-        self.loop.close()
-        shutil.rmtree(self.folder)
-
-    def pop_the_rest(self) -> None:
+    def finish(self) -> None:
         """Nothing is lost: whatever was not acknowledged comes again."""
         self.clock.advance(ms=60_000)
         for _ in range(3):  # what waits for its time, for its slot, and for the slot of its acks

@@ -6,71 +6,33 @@ time, and each crash repeats a message once at most.
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import subprocess
-import tempfile
 from collections import Counter
-from collections.abc import Awaitable
-from pathlib import Path
-from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
-from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
-from embermq.store.settings import StoreSettings
-from embermq.store.store import Store
-from tests.builders import SMALL_SIZES, ManualClock
-from tests.crash.conftest import MEMORY
-from tests.unit.broker.brokers import HOST, Client, until
+from tests.crash.broker_machine import BrokerMachine
+from tests.unit.broker.brokers import Client, until
 
-T = TypeVar("T")
 TOPIC, QUEUES = "orders", 2
-BROKER = BrokerSettings(timer_file_size=1_040, timer_roll_slots=6, timer_flush_ms=3_600_000)
 DELAYS_MS = st.one_of(st.integers(1, 4_000), st.integers(1, 40_000))
 
 
-class TimerMachine(RuleBasedStateMachine):
+class TimerMachine(BrokerMachine):
     """A broker, and what must come of what it was told."""
+
+    broker_settings = BrokerSettings(timer_file_size=1_040, timer_roll_slots=6, timer_flush_ms=3_600_000)
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="embermq-", dir=MEMORY if MEMORY.is_dir() else None))
-        self.generation = 0
-        self.clock = ManualClock(1_700_000_000_000)
         self.due: dict[str, int] = {}
         self.handles: dict[str, str] = {}
         self.recalled: set[str] = set()
-        self.crashes = 0
-        self.loop = asyncio.new_event_loop()
 
-    def run(self, work: Awaitable[T]) -> T:
-        async def wait() -> T:
-            return await work
-
-        return self.loop.run_until_complete(wait())
-
-    @property
-    def path(self) -> Path:
-        return self.folder / f"store-{self.generation}"
-
-    @initialize()
-    def open(self) -> None:
-        values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(HOST)}
-        self.store = Store(self.path, StoreSettings.make(values), clock=self.clock, report=lambda done, total: None)
-        self.run(self._open())
-
-    async def _open(self) -> None:
-        self.broker = Broker(self.store, BROKER, host_of=lambda peer: HOST, clock=self.clock)
-        self.broker.start()
+    def opened(self) -> None:
         self.client = Client(self.broker)
-
-    def close(self) -> None:
-        self.run(self.broker.stop())
-        self.store.close()
 
     @rule(delays=st.lists(DELAYS_MS, min_size=1, max_size=12))
     def send(self, delays: list[int]) -> None:
@@ -100,11 +62,7 @@ class TimerMachine(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 30))
     def work_a_little(self, steps: int) -> None:
-        async def turn() -> None:
-            for _ in range(steps):
-                await asyncio.sleep(0)
-
-        self.run(turn())
+        self.work_for(steps)
 
     @rule()
     def flush(self) -> None:
@@ -113,14 +71,7 @@ class TimerMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Go on with the files as a killed process leaves them."""
-        # With holes: a wheel is 38 MB, of which a few pages are used.
-        copy = ["cp", "-r", "--sparse=always", str(self.path), str(self.folder / f"store-{self.generation + 1}")]
-        subprocess.run(copy, check=True)
-        self.close()
-        self.generation += 1
-        self.crashes += 1
-        self.open()
+        self.go_on_with_copy()
 
     @rule()
     def restart(self) -> None:
@@ -130,18 +81,10 @@ class TimerMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """Once the broker has had time, exactly what is due has come."""
-
-        def is_idle() -> bool:
-            assert self.broker.timers is not None
-            timers = self.broker.timers.timers
-            self.broker.timers.wake()
-            due = timers.next_time()
-            return timers.behind == 0 and (due is None or due > self.clock.now_ms())
-
         now = self.clock.now_ms()
-        self.run(until(is_idle))
+        self.run(until(self.is_timer_idle))
         self.clock.advance(ms=1_000)  # what was late already is put into the slot of this second
-        self.run(until(is_idle))
+        self.run(until(self.is_timer_idle))
         missing = {key for key, due in self.due.items() if due <= now} - self.recalled - set(self.delivered())
         assert not missing
 
@@ -162,16 +105,12 @@ class TimerMachine(RuleBasedStateMachine):
         copies = self.copies()
         assert all(time >= self.due[key] for key, time in copies)
         assert not {key for key, _ in copies} & self.recalled
-        assert all(count <= 1 + self.crashes for count in self.delivered().values())
+        assert all(count <= 1 + self.lives for count in self.delivered().values())
 
-    def teardown(self) -> None:
-        if hasattr(self, "broker"):
-            self.clock.advance(ms=60_000)
-            self.settle()
-            self.nothing_is_early_or_too_often()
-            self.close()
-        self.loop.close()
-        shutil.rmtree(self.folder)
+    def finish(self) -> None:
+        self.clock.advance(ms=60_000)
+        self.settle()
+        self.nothing_is_early_or_too_often()
 
 
 TestTimerModel = TimerMachine.TestCase

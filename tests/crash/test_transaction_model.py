@@ -7,26 +7,16 @@ one that was not is not, and in the end no transaction is open.
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import tempfile
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
-from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
-from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
-from embermq.store.settings import StoreSettings
-from embermq.store.store import Store
-from tests.builders import SMALL_SIZES, ManualClock
-from tests.crash.conftest import MEMORY
-from tests.unit.broker.brokers import HOST
+from tests.builders import SMALL_SIZES
+from tests.crash.broker_machine import BrokerMachine
 from tests.unit.broker.transacting import (
     COMMIT,
     ROLL_BACK,
@@ -59,53 +49,22 @@ class Known:
     is_unmarked: bool = False  # committed, but the mark was torn: a second commit is taken until that is noticed
 
 
-class TransactionMachine(RuleBasedStateMachine):
+class TransactionMachine(BrokerMachine):
+    broker_settings = BrokerSettings(
+        transaction_check_max=CHECKS,
+        transaction_timeout_ms=TIMEOUT_MS,
+        transaction_check_interval_ms=INTERVAL_MS,
+    )
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="embermq-", dir=MEMORY if MEMORY.is_dir() else None))
-        self.clock = ManualClock()
-        self.runner = asyncio.Runner()
-        self.lives = 0
         self.known: dict[bytes, Known] = {}
         self.last: tuple[str, bytes] | None = None  # what the log's last record is about, if a tear can be told from it
+        self.torn: tuple[int, int] | None = None  # position and size of the record that the next crash tears
 
-    @initialize()
-    def begin_life(self) -> None:
-        self.open(self.folder / "0")
-
-    def open(self, path: Path) -> None:
-        values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(HOST)}
-
-        async def start() -> None:
-            store = Store(path, StoreSettings.make(values), clock=self.clock, report=lambda done, total: None)
-            own = BrokerSettings(
-                transaction_check_max=CHECKS,
-                transaction_timeout_ms=TIMEOUT_MS,
-                transaction_check_interval_ms=INTERVAL_MS,
-            )
-            self.broker = Broker(store, own, host_of=lambda peer: HOST, clock=self.clock)
-            self.broker.start()
-
-        self.run(start())
-        self.path = path
+    def opened(self) -> None:
         self.producer = TransactionProducer(self.broker)
         self.producer_comes()
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.runner.run(work)
-
-    def close(self) -> None:
-        async def stop() -> None:
-            await self.broker.stop()
-            self.broker.store.close()
-
-        self.run(stop())
-
-    def teardown(self) -> None:
-        self.settle_all()
-        self.close()
-        self.runner.close()
-        shutil.rmtree(self.folder)
 
     @rule(queue=st.integers(0, 3), size=st.integers(1, 3_000))
     def begin(self, queue: int, size: int) -> None:
@@ -182,12 +141,12 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.close()
-        self.open(self.path)
+        self.open()
         self.last = None
 
     @rule()
     def kill(self) -> None:
-        self.die()
+        self.go_on_with_copy()
         self.last = None
 
     @precondition(lambda self: self.last is not None)
@@ -196,7 +155,8 @@ class TransactionMachine(RuleBasedStateMachine):
         """The record that was written last is not whole."""
         assert self.last is not None
         what, body = self.last
-        self.die(is_torn=True)
+        self.torn = self._last_record()
+        self.go_on_with_copy()
         known = self.known[body]
         if what == "half":
             del self.known[body]
@@ -206,29 +166,25 @@ class TransactionMachine(RuleBasedStateMachine):
             known.is_unmarked = True
         self.last = None
 
-    def die(self, *, is_torn: bool = False) -> None:
-        self.lives += 1
-        next_life = self.folder / str(self.lives)
-        position, size = (
-            max(
-                (entry.position, entry.size)
-                for topic in self.broker.store.topics()
-                for queue in self.broker.store.queues(topic)
-                for entry in self.broker.store.entries(
-                    topic, queue=queue, offset=self.broker.store.offsets(topic, queue=queue)[1] - 1, limit=1
-                )
-            )
-            if is_torn
-            else (0, 0)
+    def _last_record(self) -> tuple[int, int]:
+        """Position and size of what was written last."""
+        store = self.store
+        return max(
+            (entry.position, entry.size)
+            for topic in store.topics()
+            for queue in store.queues(topic)
+            for entry in store.entries(topic, queue=queue, offset=store.offsets(topic, queue=queue)[1] - 1, limit=1)
         )
-        shutil.copytree(self.path, next_life)
-        self.close()
-        if is_torn:
-            start = position - position % SMALL_SIZES["log_file_size"]
-            with (next_life / "commitlog" / f"{start:020}").open("r+b") as file:
-                file.seek(position - start)
-                file.write(bytes(size))
-        self.open(next_life)
+
+    def change_copy(self) -> None:
+        if self.torn is None:
+            return
+        position, size = self.torn
+        self.torn = None
+        start = position - position % SMALL_SIZES["log_file_size"]
+        with (self.path / "commitlog" / f"{start:020}").open("r+b") as file:
+            file.seek(position - start)
+            file.write(bytes(size))
 
     @invariant()
     def committed_ones_are_seen_once_and_no_others(self) -> None:
@@ -236,7 +192,7 @@ class TransactionMachine(RuleBasedStateMachine):
             committed = sorted(body for body, known in self.known.items() if known.state is State.COMMITTED)
             assert sorted(visible(self.broker)) == committed
 
-    def settle_all(self) -> None:
+    def finish(self) -> None:
         """Every transaction that is still open is ended by asking."""
         if not self.is_there:
             self.producer_comes()

@@ -38,11 +38,7 @@ class PopClient(Client):
         self.group = group
 
     def fields(self, **changes: object) -> dict[str, str]:
-        fields: dict[str, object] = {
-            "consumerGroup": self.group, "topic": self.topic, "queueId": -1, "maxMsgNums": 32, "invisibleTime": 8_000,
-            "pollTime": 0, "bornTime": 0, "initMode": 0, "expType": "TAG", "exp": "*", "order": "false",
-        }  # fmt: skip
-        return {name: str(value) for name, value in (fields | changes).items()}
+        return pop_fields(self.topic, self.group, **changes)
 
     async def pop(self, **changes: object) -> list[Popped]:
         return popped_of(await self.ask(RequestCode.POP_MESSAGE, self.fields(**changes)), self.topic, self.group)
@@ -71,11 +67,23 @@ class PopClient(Client):
         return await self.ask(RequestCode.BATCH_ACK_MESSAGE, body=body)
 
     def ack_fields(self, message: Popped, **changes: object) -> dict[str, str]:
-        fields: dict[str, object] = {
-            "consumerGroup": self.group, "topic": message.topic, "queueId": message.queue, "offset": message.offset,
-            "extraInfo": message.handle,
-        }  # fmt: skip
-        return {name: str(value) for name, value in (fields | changes).items()}
+        return ack_fields(message, self.group, **changes)
+
+
+def pop_fields(topic: str, group: str, **changes: object) -> dict[str, str]:
+    fields: dict[str, object] = {
+        "consumerGroup": group, "topic": topic, "queueId": -1, "maxMsgNums": 32, "invisibleTime": 8_000,
+        "pollTime": 0, "bornTime": 0, "initMode": 0, "expType": "TAG", "exp": "*", "order": "false",
+    }  # fmt: skip
+    return {name: str(value) for name, value in (fields | changes).items()}
+
+
+def ack_fields(message: Popped, group: str, **changes: object) -> dict[str, str]:
+    fields: dict[str, object] = {
+        "consumerGroup": group, "topic": message.topic, "queueId": message.queue, "offset": message.offset,
+        "extraInfo": message.handle,
+    }  # fmt: skip
+    return {name: str(value) for name, value in (fields | changes).items()}
 
 
 def popped_of(answer: Command, topic: str, group: str) -> list[Popped]:
