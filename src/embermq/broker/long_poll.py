@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from embermq.broker.arrivals import Arrivals, Arrived
 from embermq.clock import Clock
 from embermq.format.command import Command
-from embermq.log.placed import Placed, codes_by_queue
+from embermq.log.placed import Placed
 from embermq.rpc.peer import Peer
 
 log = logging.getLogger(__name__)
@@ -55,17 +55,15 @@ class LongPolls:
         self._end_of = end_of  # the next offset of a queue
         self._parked: dict[tuple[str, int], list[Parked]] = {}
         self._count = 0
-        self._arrived: dict[tuple[str, int], list[int]] = {}
-        self._lock = threading.Lock()  # of what arrived
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._arrivals = Arrivals(is_wanted=self._parked.__contains__, tell=self._wake)
         self._sweeper: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return self._count
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._sweeper = self._loop.create_task(self._sweep())
+        self._arrivals.start()
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     async def stop(self) -> None:
         """Answer everybody who waits."""
@@ -107,27 +105,14 @@ class LongPolls:
 
     def arrived(self, items: Sequence[Placed]) -> None:
         """Messages became visible. Called by the store, in any thread."""
-        if not self._count or self._loop is None:
-            return
-        with self._lock:
-            is_called = bool(self._arrived)
-            for key, codes in codes_by_queue(items).items():
-                if key in self._parked:
-                    self._arrived.setdefault(key, []).extend(codes)
-            if is_called or not self._arrived:
-                return
-        try:
-            self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:
-            log.debug("messages arrived after the event loop was closed")
+        if self._count:
+            self._arrivals.add(items)
 
     def wake(self, topic: str, queue: int) -> None:
         """Pull again, whatever waits for this queue: something about it has changed."""
         self._release((topic, queue), lambda parked: True)
 
-    def _wake(self) -> None:
-        with self._lock:
-            arrived, self._arrived = self._arrived, {}
+    def _wake(self, arrived: Arrived) -> None:
         for key, codes in arrived.items():
             self._release(key, partial(_wants, codes=codes))
 

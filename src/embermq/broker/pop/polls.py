@@ -14,14 +14,14 @@ import asyncio
 import heapq
 import itertools
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+from embermq.broker.arrivals import Arrivals, Arrived
 from embermq.clock import Clock
 from embermq.format.command import Command
-from embermq.log.placed import Placed, codes_by_queue
+from embermq.log.placed import Placed
 from embermq.model.pop import RETRY_V1, RETRY_V2, retry_topic_of
 from embermq.rpc.peer import Peer
 
@@ -68,9 +68,7 @@ class PopPolls:
         self._deadlines: list[tuple[int, int, _Parked]] = []
         self._numbers = itertools.count()
         self._count = 0
-        self._arrived: dict[tuple[str, int], list[int]] = {}
-        self._lock = threading.Lock()  # of what arrived
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._arrivals = Arrivals(is_wanted=lambda place: place[0] in self._keys, tell=self._wake_arrived)
         self._sweeper: asyncio.Task[None] | None = None
         self._is_stopping = False
 
@@ -82,14 +80,14 @@ class PopPolls:
         return len(self._parked.get((topic, group, queue), ()))
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._sweeper = self._loop.create_task(self._sweep())
+        self._arrivals.start()
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     async def stop(self) -> None:
         """Answer everybody who waits."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._loop = None
+        self._arrivals.stop()
         self._is_stopping = True
         for parked in [each for waiting in self._parked.values() for each in waiting]:
             self._release(parked)
@@ -114,27 +112,14 @@ class PopPolls:
 
     def arrived(self, items: Sequence[Placed]) -> None:
         """Messages became visible. Called by the store, in any thread."""
-        if not self._count or self._loop is None:
-            return
-        with self._lock:
-            is_called = bool(self._arrived)
-            for place, codes in codes_by_queue(items).items():
-                if place[0] in self._keys:
-                    self._arrived.setdefault(place, []).extend(codes)
-            if is_called or not self._arrived:
-                return
-        try:
-            self._loop.call_soon_threadsafe(self._wake_arrived)
-        except RuntimeError:
-            log.debug("messages arrived after the event loop was closed")
+        if self._count:
+            self._arrivals.add(items)
 
     def wake(self, topic: str, group: str, queue: int) -> bool:
         """Let one who waits for this queue, or for all, pop again; False if nobody does."""
         return self._wake_one((topic, group, ALL_QUEUES), None) or self._wake_one((topic, group, queue), None)
 
-    def _wake_arrived(self) -> None:
-        with self._lock:
-            arrived, self._arrived = self._arrived, {}
+    def _wake_arrived(self, arrived: Arrived) -> None:
         for (topic, queue), codes in arrived.items():
             for key in list(self._keys.get(topic, ())):
                 if topic != key[0] or key[2] in (ALL_QUEUES, queue):
