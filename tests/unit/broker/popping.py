@@ -70,7 +70,7 @@ class PopClient(Client):
         return ack_fields(message, self.group, **changes)
 
 
-def pop_fields(topic: str, group: str, **changes: object) -> dict[str, str]:
+def pop_fields(topic: str, group: str, /, **changes: object) -> dict[str, str]:
     fields: dict[str, object] = {
         "consumerGroup": group, "topic": topic, "queueId": -1, "maxMsgNums": 32, "invisibleTime": 8_000,
         "pollTime": 0, "bornTime": 0, "initMode": 0, "expType": "TAG", "exp": "*", "order": "false",
@@ -78,7 +78,7 @@ def pop_fields(topic: str, group: str, **changes: object) -> dict[str, str]:
     return {name: str(value) for name, value in (fields | changes).items()}
 
 
-def ack_fields(message: Popped, group: str, **changes: object) -> dict[str, str]:
+def ack_fields(message: Popped, group: str, /, **changes: object) -> dict[str, str]:
     fields: dict[str, object] = {
         "consumerGroup": group, "topic": message.topic, "queueId": message.queue, "offset": message.offset,
         "extraInfo": message.handle,
