@@ -19,6 +19,7 @@ from embermq.client.reader import Reader
 from embermq.client.routes import Routes
 from embermq.client.staging import Staging
 from embermq.client.tasks import end_tasks
+from embermq.client.transactions import Decisions, Transaction
 from embermq.errors import EmberError, SettingsError
 from embermq.format.heartbeat_body import Heartbeat, encode_heartbeat
 from embermq.model.codes import RequestCode
@@ -64,7 +65,8 @@ class AsyncClient:
         self._credentials = make_credentials(access_key, secret_key)
         self._tls = make_tls_context(tls)
         self._timeout_s = timeout
-        self._connections = self._connect()
+        self._decisions = Decisions(producer_group)
+        self._connections = self._connect(self._decisions.answer)
         self._routes = Routes(self._connections, self._name_servers, timeout_s=timeout)
         self._offsets = Offsets(self._connections, timeout_s=timeout)
         self._producer = Producer(self._connections, self._routes, group=producer_group)
@@ -172,6 +174,21 @@ class AsyncClient:
         those that are there. No group is joined and no offset moves.
         """
         return self._reader.read(topic, start=_start_of(since), filter=filter, queues=queues, last=last, follow=follow)
+
+    def transaction(self, topic: str, *, timeout: float | None = None) -> Transaction:
+        """`async with mq.transaction("orders") as tx: await tx.send(...)`: seen when the block ends, if it ends well.
+
+        What was sent is taken back when the block ends by an exception. See `Transaction`.
+        """
+        self._beat()
+        return Transaction(
+            topic,
+            self._producer,
+            self._connections,
+            self._routes,
+            self._decisions,
+            timeout_s=self._limit(timeout),
+        )
 
     def staging(self, job: str, *, timeout: float | None = None) -> Staging:
         """Batches that consumers see whole or not at all, each once; for brokers of EmberMQ. See `Staging`."""

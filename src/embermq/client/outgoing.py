@@ -16,11 +16,13 @@ from embermq.model.message import Message, milliseconds_of
 from embermq.model.properties import (
     DELAY,
     KEYS,
+    PRODUCER_GROUP,
     SHARDING_KEY,
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED,
     UNIQ_KEY,
     WAIT,
     check_property,
@@ -32,7 +34,7 @@ COMPRESSED_FROM: Final = 4096  # bytes of body, as RocketMQ's clients have it
 MAX_BODY_SIZE: Final = 4 * 1024 * 1024
 TEMPLATE_QUEUES: Final = 4
 _LEVEL: Final = 5  # of zlib
-_ALONE: Final = frozenset({DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+_ALONE: Final = frozenset({DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TRANSACTION_PREPARED})
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _ROUND_UP: Final = timedelta(microseconds=999)  # never early
 
@@ -47,7 +49,8 @@ class Outgoing(NamedTuple):
     flag: int
     queue: int | None  # what the sender fixed
     sharding_key: str | None
-    must_be_alone: bool  # brokers take no delayed message in a batch
+    must_be_alone: bool  # brokers take no delayed message in a batch, and none of a transaction
+    sys_flag: int = 0
 
     @property
     def size(self) -> int:
@@ -62,10 +65,12 @@ def prepare(
     delay: timedelta | None = None,
     deliver_at: datetime | None = None,
     sharding_key: str | None = None,
+    half_of: str | None = None,
 ) -> Outgoing:
     """Check `message` and write its properties. Raises IllegalMessage and what belongs to it.
 
-    Without a unique key, brokers give it one.
+    Without a unique key, brokers give it one. It is to be the half message of a transaction of the producer group
+    `half_of`, if there is one.
     """
     check_topic(message.topic)
     if not isinstance(message.body, bytes | bytearray | memoryview):
@@ -83,6 +88,8 @@ def prepare(
     if sharding_key:
         properties[SHARDING_KEY] = _checked_word(SHARDING_KEY, sharding_key)
     properties |= delay_properties(delay, deliver_at)
+    if half_of is not None:
+        properties |= {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: half_of}
     if unique_key:
         properties[UNIQ_KEY] = unique_key
     properties.setdefault(WAIT, "true")
@@ -95,6 +102,7 @@ def prepare(
         message.queue,
         sharding_key or None,
         not _ALONE.isdisjoint(properties),
+        SysFlag.PREPARED if half_of is not None else 0,
     )
 
 
@@ -163,11 +171,11 @@ def choose_queue(message: Outgoing, queues: Sequence[BrokerQueue], turn: int) ->
 def packed_body(message: Outgoing) -> tuple[bytes, int]:
     """The body as it travels, and the system flag that says how it is packed."""
     if len(message.body) < COMPRESSED_FROM:
-        return message.body, 0
+        return message.body, message.sys_flag
     packed = zlib.compress(message.body, _LEVEL)
     if len(packed) >= len(message.body):
-        return message.body, 0
-    return packed, SysFlag.COMPRESSED | SysFlag.ZLIB
+        return message.body, message.sys_flag
+    return packed, message.sys_flag | SysFlag.COMPRESSED | SysFlag.ZLIB
 
 
 def send_fields(

@@ -100,6 +100,14 @@ class Producer:
         target = choose_queue(outgoing, route.write_queues, next(self._turns))
         return await self._send_alone(outgoing, target, deadline)
 
+    async def send_half(self, message: Message, *, timeout_s: float, sharding_key: str | None = None) -> SendReceipt:
+        """Send a message that nobody sees before its transaction is committed."""
+        deadline = Deadline(timeout_s)
+        route = await self._route(message.topic, deadline)
+        outgoing = prepare(message, self._next_id(), sharding_key=sharding_key, half_of=self.group)
+        target = choose_queue(outgoing, route.write_queues, next(self._turns))
+        return await self._send_alone(outgoing, target, deadline)
+
     async def send_many(self, messages: Iterable[Message], *, timeout_s: float) -> list[SendReceipt | EmberError]:
         """Send messages in batches; the result has, for each in its order, a receipt or what went wrong."""
         given = list(messages)

@@ -7,6 +7,7 @@ a fork, the child gets a loop and connections of its own with its first call.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 import threading
@@ -21,6 +22,7 @@ from embermq.client.delivery import Delivery, DeliveryBatch
 from embermq.client.offsets import Start
 from embermq.client.producer import SendReceipt
 from embermq.client.tasks import end_tasks
+from embermq.client.transactions import Transaction
 from embermq.errors import EmberError
 from embermq.model.message import NO_PROPERTIES, Message, StoredMessage
 
@@ -56,6 +58,38 @@ class _LoopThread:
         me = asyncio.current_task()
         await end_tasks(task for task in asyncio.all_tasks() if task is not me)
         await self.loop.shutdown_asyncgens()
+
+
+class SyncTransaction:
+    """Sends messages that are seen when the block ends well."""
+
+    def __init__(self, thread: _LoopThread, transaction: Transaction) -> None:
+        self._thread = thread
+        self._transaction = transaction
+
+    def send(
+        self,
+        body: bytes,
+        *,
+        tags: str | None = None,
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        sharding_key: str | None = None,
+        queue: int | None = None,
+        timeout: float | None = None,
+    ) -> SendReceipt:
+        """Send one message, which nobody sees yet. See Transaction.send."""
+        return self._thread.run(
+            self._transaction.send(
+                body,
+                tags=tags,
+                keys=keys,
+                properties=properties,
+                sharding_key=sharding_key,
+                queue=queue,
+                timeout=timeout,
+            )
+        )
 
 
 class Client:
@@ -137,6 +171,21 @@ class Client:
         given = list(messages)  # an iterator of the caller's runs in the caller's thread
         thread = self._running()
         return thread.run(self._client.send_many(given, timeout=timeout))
+
+    @contextlib.contextmanager
+    def transaction(self, topic: str, *, timeout: float | None = None) -> Iterator[SyncTransaction]:
+        """`with mq.transaction("orders") as tx: tx.send(...)`: seen when the block ends, if it ends well."""
+        thread = self._running()
+        opened = thread.run(self._open_transaction(topic, timeout))
+        try:
+            yield SyncTransaction(thread, opened)
+        except BaseException as error:
+            thread.run(opened.__aexit__(type(error), error, None))
+            raise
+        thread.run(opened.__aexit__(None, None, None))
+
+    async def _open_transaction(self, topic: str, timeout: float | None) -> Transaction:
+        return self._client.transaction(topic, timeout=timeout)
 
     def consume(
         self,
