@@ -28,6 +28,7 @@ from embermq.model.message import NO_PROPERTIES, Message, StoredMessage
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Final = 30.0
+BEAT_AGAIN_S: Final = 1.0
 PRODUCER_GROUP: Final = "embermq-client"
 
 
@@ -210,12 +211,14 @@ class AsyncClient:
         client_id = make_client_id(self._connections.local_address)
         body = encode_heartbeat(Heartbeat(client_id, producers=(self._producer.group,)))
         while True:
+            wait_s = HEARTBEAT_S
             for address in sorted(self._producer.used_brokers):
                 try:
                     await self._connections.call(address, RequestCode.HEART_BEAT, body=body, timeout_s=self._timeout_s)
                 except EmberError as error:
                     log.warning("heartbeat failed broker=%s cause=%s", address, error)
-            await asyncio.sleep(HEARTBEAT_S)
+                    wait_s = BEAT_AGAIN_S  # a broker that comes back does not know us
+            await asyncio.sleep(wait_s)
 
 
 def _start_of(since: timedelta | datetime | None) -> Start:
