@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.report.machine import machine
 from bench.servers.peers import PEERS
 from bench.servers.server import QUEUES, Server, running
 from embermq.format.command import Command, encode_command, make_request
@@ -166,7 +167,7 @@ def conclude(samples: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
                 f"EmberMQ to RocketMQ, {mode}: "
                 + ", ".join(f"{key} × {ratio:.2f}" for key, ratio in ratios[mode].items())
             )
-    return {"medians": medians, "ratios": ratios, "samples": samples}
+    return {"machine": machine(), "medians": medians, "ratios": ratios, "samples": samples}
 
 
 if __name__ == "__main__":
