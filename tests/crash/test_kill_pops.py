@@ -41,7 +41,7 @@ class Consumers:
         self._host = Host("127.0.0.1", port)
         self.held_until: dict[bytes, int] = {}  # by body: when whoever had it last had it no more
         self.done: set[bytes] = set()  # acknowledged in time, and the broker has said so
-        self.late: set[bytes] = set()  # acknowledged, perhaps too late: they may come again, or not
+        self.unsure: set[bytes] = set()  # acknowledged late, or without an answer: they may come again, or not
         self.lost_calls = 0
 
     async def consume(self, count: int) -> None:
@@ -56,7 +56,7 @@ class Consumers:
                 await asyncio.sleep(RETRY_S)
 
     def has(self, count: int) -> bool:
-        return len(self.done | self.late) >= count
+        return len(self.done | self.unsure) >= count
 
     async def _turn(self, connection: Connection) -> None:
         fields = pop_fields(TOPIC, GROUP, maxMsgNums=8, invisibleTime=INVISIBLE_MS, pollTime=200, bornTime=now_ms())
@@ -72,9 +72,11 @@ class Consumers:
 
     async def _ack(self, connection: Connection, message: Popped) -> None:
         request = make_request(RequestCode.ACK_MESSAGE, ack_fields(message, GROUP))
+        self.unsure.add(message.body)
         answer = await connection.call(request, timeout_s=CALL_S)
         assert answer.code == ResponseCode.SUCCESS, answer
-        (self.done if now_ms() < self.held_until[message.body] else self.late).add(message.body)
+        if now_ms() < self.held_until[message.body]:
+            self.done.add(message.body)
 
 
 async def send(port: int, count: int) -> set[bytes]:
@@ -102,7 +104,7 @@ async def kill_while_popping(server: ServerProcess, port: int, *, messages: int,
         await asyncio.to_thread(server.start)
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*work)
-    assert consumers.done | consumers.late == sent
+    assert consumers.done | consumers.unsure == sent
     return consumers
 
 
