@@ -49,8 +49,12 @@ class Consumers:
         while not self.has(count):
             try:
                 connection = await dial(self._host)
-                while not self.has(count):
-                    await self._turn(connection)
+                try:
+                    while not self.has(count):
+                        await self._turn(connection)
+                finally:
+                    connection.close()
+                    await connection.wait_closed()
             except (ConnectionLost, CallTimeout):
                 self.lost_calls += 1
                 await asyncio.sleep(RETRY_S)
@@ -86,6 +90,7 @@ async def send(port: int, count: int) -> set[bytes]:
         request = make_request(RequestCode.SEND_MESSAGE_V2, send_fields(TOPIC, queue=number % QUEUES), body)
         assert (await connection.call(request, timeout_s=CALL_S)).code == ResponseCode.SUCCESS
     connection.close()
+    await connection.wait_closed()
     return set(bodies)
 
 
