@@ -304,20 +304,10 @@ class Broker:
 
     def _add_messages(self, tables: Tables, settings: BrokerSettings) -> None:
         """The handlers that take and give messages; they are told of settings that change."""
-        levels = len(self.delay_levels)
-        intake = self._make_intake(settings)
-        answers = SendAnswers(settings.region, host_of=self._host_of)
-        sends = SendHandlers(
-            intake,
-            self.puts,
-            self.membership,
-            self.statistics,
-            answers,
-            stages=self.stages[PLAIN],
-            observe=self._observe,
-            now=self.clock.monotonic,
-        )
-        pulls = PullHandlers(
+        self._add_sends(settings)
+        self._add_transactions(tables)
+        intake, answers = self._intake, self._send_answers
+        pulls = self._pulls = PullHandlers(
             tables,
             self.polls,
             self.statistics,
@@ -334,31 +324,16 @@ class Broker:
             self.groups,
             self.statistics,
             settings,
-            levels=levels,
+            levels=len(self.delay_levels),
             check_topic=self._check_topic,
         )
         replies = ReplyHandlers(intake, self.puts, self.membership, settings, host_of=self._host_of, clock=self.clock)
-        self._sends, self._pulls, self._intake, self._send_answers = sends, pulls, intake, answers
-        self.router.add_batch(CODES, sends.receive)
-        self.router.add_batch(PULL_CODES, pulls.receive)
-        self.router.add(replies.routes(), max_body_size=MAX_FRAME_SIZE)  # of messages; the intake knows their limit
-        self.transactions = Transactions(
-            tables,
-            self.puts,
-            self.statistics,
-            settings=lambda: self.live_settings.broker,
-            clock=self.clock,
-            check_topic=self._check_topic,
-            observe=self._observe,
-        )
-        sends.note_halves = self.transactions.note_stored
-        self.router.add_batch((RequestCode.END_TRANSACTION,), self.transactions.handlers.receive, any_order=True)
-        self.router.add(self.transactions.handlers.routes())
         staged = self._staged = StagedHandlers(self.store, intake, self.publisher, broker_name=settings.name)
-        self.router.add(staged.stage_routes(), max_body_size=MAX_FRAME_SIZE)
-        self.router.add({**pulls.routes(), **backs.routes(), **staged.routes()})
-
         self._clients = ClientHandlers(self.membership, self.locks, settings, clock=self.clock)
+        self.router.add_batch(PULL_CODES, pulls.receive)
+        # What brings messages may be as large as a frame; the intake knows their limit.
+        self.router.add({**replies.routes(), **staged.stage_routes()}, max_body_size=MAX_FRAME_SIZE)
+        self.router.add({**pulls.routes(), **backs.routes(), **staged.routes()})
 
         def changed(new: BrokerSettings) -> None:
             intake.use(new)
@@ -370,6 +345,36 @@ class Broker:
             self.topics.make_system_topics()
 
         self.live_settings.listeners.append(changed)
+
+    def _add_sends(self, settings: BrokerSettings) -> None:
+        self._intake = self._make_intake(settings)
+        self._send_answers = SendAnswers(settings.region, host_of=self._host_of)
+        self._sends = SendHandlers(
+            self._intake,
+            self.puts,
+            self.membership,
+            self.statistics,
+            self._send_answers,
+            stages=self.stages[PLAIN],
+            observe=self._observe,
+            now=self.clock.monotonic,
+        )
+        self.router.add_batch(CODES, self._sends.receive)
+
+    def _add_transactions(self, tables: Tables) -> None:
+        """Transactions begin with what is sent."""
+        self.transactions = Transactions(
+            tables,
+            self.puts,
+            self.statistics,
+            settings=lambda: self.live_settings.broker,
+            clock=self.clock,
+            check_topic=self._check_topic,
+            observe=self._observe,
+        )
+        self._sends.note_halves = self.transactions.note_stored
+        self.router.add_batch((RequestCode.END_TRANSACTION,), self.transactions.handlers.receive, any_order=True)
+        self.router.add(self.transactions.handlers.routes())
 
     def _add_pops(self, tables: Tables, settings: BrokerSettings) -> None:
         """The handlers of consumers that pop."""
