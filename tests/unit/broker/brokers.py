@@ -82,7 +82,7 @@ def pull_fields(topic: str = "orders", offset: int = 0, *, queue: int = 0, **fie
 
 
 def bodies(answer: Command) -> list[bytes]:
-    """Of the messages that a pull gave."""
+    """Of the messages that an answer brings."""
     data, found = memoryview(answer.data), []
     while data:
         record = decode_record(data, 0, check_position=False)

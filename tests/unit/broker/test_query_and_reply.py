@@ -8,21 +8,11 @@ import pytest
 
 from embermq.broker.broker import Broker
 from embermq.format.command import Command
-from embermq.format.record import decode_record
 from embermq.model.codes import RequestCode, ResponseCode
 from tests.builders import ManualClock
-from tests.unit.broker.brokers import Client, send_fields, until, with_broker
+from tests.unit.broker.brokers import Client, bodies, send_fields, until, with_broker
 
 FOREVER = str(2**63 - 1)
-
-
-def bodies(answer: Command) -> list[bytes]:
-    data, found = memoryview(answer.data), []
-    while data:
-        record = decode_record(data, 0, check_position=False)
-        found.append(record.body)
-        data = data[record.size :]
-    return found
 
 
 async def query(client: Client, key: str, **fields: str) -> Command:
