@@ -14,8 +14,10 @@ from typing import Final
 from embermq.broker.broker import Broker
 from embermq.broker.transactions.halves import given_up_draft
 from embermq.format.command import make_request
+from embermq.format.mapping_json import encode_mapping
 from embermq.format.recall_handle import RecallHandle, encode_recall_handle
 from embermq.format.staged import StagedMessage, encode_staged
+from embermq.model.queue_mapping import QueueMapping, QueuePart
 from embermq.model.topic import GIVEN_UP_TOPIC
 from tests.unit.broker.brokers import Client, send_fields
 from tests.unit.broker.peers import RecordingPeer
@@ -35,6 +37,10 @@ _LONG_SEND: Final = {
 _TOPIC: Final = {
     "topicName": "orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG",
     "topicSysFlag": 0, "order": False, "attributes": {"+message.type": "NORMAL"},
+}  # fmt: skip
+_STATIC_TOPIC: Final = {
+    "topic": "static", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
+    "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "force": "true",
 }  # fmt: skip
 _MODE: Final = {"topic": "orders", **_GROUP, "mode": "PULL", "popShareQueueNum": 0}
 _REPLY: Final = {
@@ -144,6 +150,7 @@ SOUND: Final[dict[int, list[tuple[dict[str, str], bytes]]]] = {
     401: [({}, _json(_MODE))],
     37: [({**_END, "commitOrRollback": how}, b"") for how in ("8", "12")],
     370: [({"topic": "orders", "producerGroup": "P", "recallHandle": _HANDLE}, b"")],
+    513: [(_STATIC_TOPIC, encode_mapping(QueueMapping("static", "broker-a", 1, 1, {0: (QueuePart("broker-a", 0),)})))],
     30001: [({**send_fields("orders"), **_JOB, "task": "t", "sequence": "0", "crc": str(zlib.crc32(_STAGED))},
              _STAGED)],
     30002: [({**_JOB, "batch": "3", "topics": "orders"}, _json(_PLAN))],
