@@ -96,7 +96,7 @@ class LogStream(Stream):
             end = state.end
         size = choose_size(end - begin, self._options.split_size, self._options.min_partitions or 1)
         with closing(Survey(state.place)) as survey:
-            return plan_stretch(survey, begin, end, size)
+            return plan_stretch(survey, begin, end, size, is_exact=True)  # where an earlier batch ended
 
     def _without_lost(self, begin: LogPositions, states: Mapping[str, StoreState]) -> LogPositions:
         """Where the stream goes on: the same, unless something is gone and that may be."""

@@ -50,14 +50,14 @@ class DeltaLakeTable:
         table = DeltaTable(self.target.address)
         text = table.metadata().configuration.get(PROPERTY)
         if text is None:
-            raise ArchiveDamaged(self.target.address, "this Delta table is no archive; name another target")
-        facts = decode_json(text, self.target.address)
+            raise ArchiveDamaged(self.target.name, "this Delta table is no archive; name another target")
+        facts = decode_json(text, self.target.name)
         found = {name: table.transaction_version(f"ember.{name}") for name in _NUMBERS}
         if None in found.values():
-            raise ArchiveDamaged(self.target.address, "its transactions do not tell how far it is")
+            raise ArchiveDamaged(self.target.name, "its transactions do not tell how far it is")
         position, crc = found.pop("last_position"), found.pop("last_crc")
         facts |= found | {"last": {"position": position, "crc": crc} if position >= 0 else None}
-        return ArchiveState.from_json(facts, self.target.address)
+        return ArchiveState.from_json(facts, self.target.name)
 
     def create(self, state: ArchiveState) -> None:
         began_ns = time.time_ns()
@@ -77,7 +77,7 @@ class DeltaLakeTable:
         began_ns = time.time_ns()
         self.target.sync([file.path for file in files])
         table = DeltaTable(self.target.address)
-        check_turn(table.transaction_version("ember.batch"), state, self.target.address)
+        check_turn(table.transaction_version("ember.batch"), state, self.target.name)
         try:
             table.create_write_transaction(
                 [_add(file) for file in files],
@@ -87,7 +87,7 @@ class DeltaLakeTable:
                 commit_properties=_properties(state),
             )
         except DeltaError as error:
-            raise ArchiveBusy(self.target.address, str(error)) from error
+            raise ArchiveBusy(self.target.name, str(error)) from error
         self.target.sync_new(LOG_FOLDER, began_ns)
 
     def recover(self) -> None:

@@ -59,7 +59,7 @@ def read_state(table: Table) -> ArchiveState:
     """How far an archive is. Raises ArchiveMissing."""
     state = table.find_state()
     if state is None:
-        raise ArchiveMissing(table.target.address)
+        raise ArchiveMissing(table.target.name)
     return state
 
 
@@ -81,17 +81,17 @@ def find_topics(table: Table | None, place: StorePlace | None, wanted: Wanted) -
 def check_together(state: ArchiveState, table: Table, place: StorePlace) -> None:
     """Raise ArchiveMismatch unless an archive is of this store, DataLoss if messages are in neither."""
     with closing(Survey(place)) as survey:
-        check_store(state, survey, table.target.address)
+        check_store(state, survey, table.target.name)
         gap = find_gap(state, survey)
         if gap is not None:
             raise gap
 
 
 def plan_log(place: StorePlace, begin: int, *, size: int = _STRETCH) -> list[Split]:
-    """Splits of a store's log from a position on, in order; of all of it if that is negative. Raises DataLoss."""
+    """Splits of a store's log from a record's position on, in order; of all of it if negative. Raises DataLoss."""
     with closing(Survey(place)) as survey:
         if 0 <= begin < survey.begin:
             what, reason = f"log positions [{begin}, {survey.begin})", "the store has deleted them"
-            raise DataLoss(place.address, what=what, reason=reason)
+            raise DataLoss(place.name, what=what, reason=reason)
         begin = max(begin, survey.begin)
-        return plan_stretch(survey, begin, survey.end, size) if begin < survey.end else []
+        return plan_stretch(survey, begin, survey.end, size, is_exact=True) if begin < survey.end else []

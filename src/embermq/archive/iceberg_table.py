@@ -53,7 +53,7 @@ class IcebergTable:
     def __init__(self, target: Target) -> None:
         if target.local is None:
             raise SettingsError(
-                f"target {target.address}: an Iceberg archive has its catalog in a file, so it needs a folder of "
+                f"target {target.name}: an Iceberg archive has its catalog in a file, so it needs a folder of "
                 "this machine; use Parquet or Delta there"
             )
         self.target = target
@@ -82,8 +82,8 @@ class IcebergTable:
         self.target.sync([file.path for file in files])
         table = self._find()
         if table is None:
-            raise ArchiveDamaged(self.target.address, f"table {NAMESPACE}.{NAME} is gone")
-        check_turn(self._state_of(table).batch, state, self.target.address)
+            raise ArchiveDamaged(self.target.name, f"table {NAMESPACE}.{NAME} is gone")
+        check_turn(self._state_of(table).batch, state, self.target.name)
         try:
             with table.transaction() as transaction:
                 transaction.set_properties({PROPERTY: _text(state)})
@@ -94,7 +94,7 @@ class IcebergTable:
                         check_duplicate_files=False,  # their names are new
                     )
         except CommitFailedException as error:
-            raise ArchiveBusy(self.target.address, str(error)) from error
+            raise ArchiveBusy(self.target.name, str(error)) from error
         self.target.sync_new("metadata", began_ns)
 
     def recover(self) -> None:
@@ -117,8 +117,8 @@ class IcebergTable:
     def _state_of(self, table: LoadedTable) -> ArchiveState:
         text = table.properties.get(PROPERTY)
         if text is None:
-            raise ArchiveDamaged(self.target.address, f"table {NAMESPACE}.{NAME} is no archive")
-        return ArchiveState.from_json(decode_json(text, self.target.address), self.target.address)
+            raise ArchiveDamaged(self.target.name, f"table {NAMESPACE}.{NAME} is no archive")
+        return ArchiveState.from_json(decode_json(text, self.target.name), self.target.name)
 
     def _find(self) -> LoadedTable | None:
         if not (self._folder / CATALOG_FILE).exists():

@@ -166,7 +166,7 @@ class Archiver:
             return state
 
     def _check_with(self, survey: Survey) -> ArchiveState:
-        options, address = self._options, self._table.target.address
+        options, address = self._options, self._table.target.name
         topics = tuple(sorted(set(options.topics))) if options.topics is not None else None
         broker = options.broker or find_name(self._place)
         asked = Origin(uuid.uuid4().hex, broker, topics, options.pattern, options.system_topics)
@@ -192,7 +192,7 @@ class Archiver:
 
     def _find_begin(self, survey: Survey, state: ArchiveState) -> int:
         """Where the next batch begins. Raises ArchiveMismatch, DataLoss, DamagedRecord."""
-        check_store(state, survey, self._table.target.address)
+        check_store(state, survey, self._table.target.name)
         gap = find_gap(state, survey)
         if not self._options.allow_loss:
             if gap is not None:
@@ -228,7 +228,7 @@ class Archiver:
         prefix = f"{self._table.prefix}b{batch:08}-{attempt}"
         tasks = [
             WriteTask(split, wanted, self._table.target, number, prefix, self._table.with_topic)
-            for number, split in enumerate(plan_stretch(survey, begin, end, size))
+            for number, split in enumerate(plan_stretch(survey, begin, end, size, is_exact=True))
             if isinstance(split, LogSplit)
         ]
         self._table.target.write(WRITING_FILE, json.dumps({"batch": batch, "attempt": attempt}).encode())
@@ -263,7 +263,7 @@ class Archiver:
 
     def _mark(self, state: ArchiveState) -> None:
         """Tell the store how far its log is archived."""
-        mark = ArchiveMark(state.origin.archive, state.end, self._table.target.address)
+        mark = ArchiveMark(state.origin.archive, state.end, self._table.target.name)
         if self._place.is_broker:
             open_broker_store(self._place).mark_archived(*mark)
             return

@@ -30,7 +30,7 @@ def check_wanted(found: Origin, asked: Origin, place: str) -> None:
 
 def check_store(state: ArchiveState, survey: Survey, place: str) -> None:
     """Raise ArchiveMismatch unless the archive was made from this store."""
-    store = survey.place.address
+    store = survey.place.name
     if state.end > survey.end:
         raise ArchiveMismatch(
             place,
@@ -50,7 +50,7 @@ def find_gap(state: ArchiveState, survey: Survey) -> DataLoss | None:
     if state.end >= survey.begin:
         return None
     reason = "the store deleted them before they were archived; have it wait with wait_for_archive"
-    return DataLoss(survey.place.address, what=f"log positions [{state.end}, {survey.begin})", reason=reason)
+    return DataLoss(survey.place.name, what=f"log positions [{state.end}, {survey.begin})", reason=reason)
 
 
 def check_first(survey: Survey, position: int) -> None:

@@ -40,14 +40,14 @@ class ParquetTable:
 
     def find_state(self) -> ArchiveState | None:
         facts = self._read()
-        return None if facts is None else ArchiveState.from_json(facts, self.target.address)
+        return None if facts is None else ArchiveState.from_json(facts, self.target.name)
 
     def create(self, state: ArchiveState) -> None:
         self._save(state, [])
 
     def commit(self, state: ArchiveState, files: Sequence[WrittenFile]) -> None:
         found = self.find_state()
-        check_turn(found.batch if found is not None else None, state, self.target.address)
+        check_turn(found.batch if found is not None else None, state, self.target.name)
         names = [file.path for file in files]
         self.target.sync(names)
         self._save(state, names)
@@ -56,11 +56,11 @@ class ParquetTable:
     def recover(self) -> None:
         facts = self._read()
         if facts is not None:
-            self._show(_names_in(facts, self.target.address))
+            self._show(_names_in(facts, self.target.name))
 
     def find_files(self) -> list[ArchivedFile]:
         facts = self._read() or {"files": []}
-        hidden = set(_names_in(facts, self.target.address))  # as long as nobody gave them their names
+        hidden = set(_names_in(facts, self.target.name))  # as long as nobody gave them their names
         found = []
         for info in self.target.list("", recursive=True):
             path = self.target.name_of(info)
@@ -68,16 +68,16 @@ class ParquetTable:
             if path.startswith(f"{OWN_FOLDER}/") or not name.endswith(".parquet"):
                 continue
             if not name.startswith(self.prefix) or path in hidden:
-                found.append(ArchivedFile(path, part_of(path, self.target.address)))
+                found.append(ArchivedFile(path, part_of(path, self.target.name)))
         return sorted(found)
 
     def _read(self) -> dict[str, Any] | None:
         data = self.target.read(STATE_FILE)
         if data is None:
             return None
-        facts = decode_json(data, f"{self.target.address}/{STATE_FILE}")
+        facts = decode_json(data, f"{self.target.name}/{STATE_FILE}")
         if not isinstance(facts, dict):
-            raise ArchiveDamaged(self.target.address, f"{STATE_FILE} holds no object")
+            raise ArchiveDamaged(self.target.name, f"{STATE_FILE} holds no object")
         return facts
 
     def _save(self, state: ArchiveState, names: Sequence[str]) -> None:
@@ -92,7 +92,7 @@ class ParquetTable:
             if self.target.exists(name):
                 self.target.move(name, final)
             elif not self.target.exists(final):
-                raise ArchiveDamaged(self.target.address, f"{final} is gone; restore it")
+                raise ArchiveDamaged(self.target.name, f"{final} is gone; restore it")
             shown.append(final)
         self.target.sync(shown)
 

@@ -79,7 +79,7 @@ def open_table(address: str, format: str | None = None) -> Table:
     target = Target(address)
     found = format or find_format(target)
     if found is None:
-        raise ArchiveMissing(target.address)
+        raise ArchiveMissing(target.name)
     if found not in _CLASSES:
         raise SettingsError(f"format {found!r}: {', '.join(FORMATS)} are known")
     module, name, library = _CLASSES[found]

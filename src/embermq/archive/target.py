@@ -21,6 +21,7 @@ from embermq.errors import SettingsError
 from embermq.files.durable import make_directory, replace_file, sync_directory
 from embermq.files.space import DiskSpace
 from embermq.jobs.errors import NoRoom
+from embermq.scan.splits import shown_address
 
 OWN_FOLDER: Final = "_ember"  # what we keep beside the rows; names that begin so are no rows to Spark and others
 _LEFT: Final = {OWN_FOLDER, "catalog.db", "metadata"}
@@ -38,6 +39,11 @@ class Target:
             self.address = address.rstrip("/")
         self.local: Final = Path(self.address) if is_local else None
 
+    @property
+    def name(self) -> str:
+        """The address for people."""
+        return shown_address(self.address)
+
     def __reduce__(self) -> tuple[type[Target], tuple[str]]:
         return Target, (self.address,)
 
@@ -48,7 +54,7 @@ class Target:
         try:
             system, root = fs.FileSystem.from_uri(self.address)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SettingsError(f"target {self.address}: pyarrow knows no such file system ({error})") from error
+            raise SettingsError(f"target {self.name}: pyarrow knows no such file system") from error
         return system, root
 
     @property
@@ -138,4 +144,4 @@ class Target:
         if self.local is not None:
             free = DiskSpace.usage(self.local).free
             if free < needs + SPARE_BYTES:
-                raise NoRoom(self.address, needs=needs + SPARE_BYTES, free=free)
+                raise NoRoom(self.name, needs=needs + SPARE_BYTES, free=free)

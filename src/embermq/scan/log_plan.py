@@ -53,16 +53,20 @@ def find_timely(survey: Survey, wanted: Wanted) -> tuple[int, int]:
     return begin, max(begin, end)
 
 
-def plan_stretch(survey: Survey, begin: int, end: int, size: int) -> list[Split]:
-    """Splits of about `size` bytes that make up a stretch of the log."""
+def plan_stretch(survey: Survey, begin: int, end: int, size: int, *, is_exact: bool = False) -> list[Split]:
+    """Splits of about `size` bytes that make up a stretch of the log; `is_exact`: it begins where a record does."""
     aligned = (_align(survey, target) for target in range(begin + size, end, size))
     edges = [*dict.fromkeys([begin, *(edge for edge in aligned if begin < edge < end)]), end]
-    return [_split(survey, first, last) for first, last in pairwise(edges) if first < last]
+    return [
+        _split(survey, first, last, is_exact=is_exact and first == begin)
+        for first, last in pairwise(edges)
+        if first < last
+    ]
 
 
-def _split(survey: Survey, begin: int, end: int) -> LogSplit:
+def _split(survey: Survey, begin: int, end: int, *, is_exact: bool) -> LogSplit:
     touched = tuple(file for file in survey.files if file.end > begin and file.start < end)
-    return LogSplit(survey.place, touched, begin, end, survey.end)
+    return LogSplit(survey.place, touched, begin, end, survey.end, is_exact)
 
 
 def _align(survey: Survey, position: int) -> int:

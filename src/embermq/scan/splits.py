@@ -38,6 +38,16 @@ class Secret(str):
         return "'…'"
 
 
+def shown_address(address: str) -> str:
+    """An address for people: without the keys that may be in it, and without parameters."""
+    scheme, mark, rest = address.partition("://")
+    if not mark:
+        return address
+    path = rest.partition("?")[0]
+    host, slash, inside = path.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}".rstrip("/")
+
+
 class StorePlace(NamedTuple):
     """Where a store is: a local path or an address, and what its file system wants to know besides."""
 
@@ -46,13 +56,8 @@ class StorePlace(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The address for people: without the keys that may be in it, and without parameters."""
-        scheme, mark, rest = self.address.partition("://")
-        if not mark:
-            return self.address
-        path = rest.partition("?")[0]
-        host, slash, inside = path.partition("/")
-        return f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}".rstrip("/")
+        """The address for people."""
+        return shown_address(self.address)
 
     @property
     def is_broker(self) -> bool:
@@ -83,6 +88,7 @@ class LogSplit:
     begin: int
     end: int
     log_end: int  # no byte from here on is looked at
+    is_exact: bool = False  # a record begins where it begins, and need not be looked for: what is no record is damage
 
 
 @dataclass(frozen=True, slots=True)

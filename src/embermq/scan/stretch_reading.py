@@ -1,7 +1,8 @@
 """Reads a stretch of the log.
 
 It ends where a record begins, and that record is looked at, too: so the next stretch, which looks for its first
-record, cannot pass over a damaged one unseen.
+record, cannot pass over a damaged one unseen. One that goes on where an earlier read ended has none before it; it knows
+where its first record begins.
 
 Only loaded where pyarrow is.
 """
@@ -26,15 +27,18 @@ def read_stretch(context: SplitContext, split: LogSplit) -> Iterator[pa.RecordBa
             continue
         if position < file.start:
             context.add_damage(position, f"no file holds it; the next begins at {file.start}")
-        yield from _read_file(context, file, max(position, file.start), split.end)
+        is_exact = position <= file.start or (split.is_exact and position == split.begin)
+        yield from _read_file(context, file, max(position, file.start), split.end, is_exact=is_exact)
         position = file.end
     if position < split.end:
         context.add_damage(position, f"the log's files end there, and it went on to {split.end}")
 
 
-def _read_file(context: SplitContext, file: LogFile, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+def _read_file(
+    context: SplitContext, file: LogFile, begin: int, end: int, *, is_exact: bool
+) -> Iterator[pa.RecordBatch]:
     with FileWalk(context.store, file, begin, context.log_end) as walk:
-        if begin > file.start and not walk.find_next():
+        if not is_exact and not walk.find_next():
             return  # what lies here belongs to a record that began before
         while walk.position < end:
             data, position = walk.rest, walk.position

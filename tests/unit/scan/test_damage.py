@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +23,12 @@ from embermq.errors import (
     WrongFileSize,
 )
 from embermq.format.record import scan_record
+from embermq.scan.log_plan import plan_stretch
 from embermq.scan.planner import list_queues, plan
 from embermq.scan.reading import read_split
 from embermq.scan.split_context import MakeEngine
-from embermq.scan.splits import QueueSplit
+from embermq.scan.splits import QueueSplit, StorePlace
+from embermq.scan.survey import Survey
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import OffsetRange, Wanted
 from tests.builders import a_store
@@ -96,6 +99,21 @@ def test_a_damaged_record_is_told_by_file_and_position_or_skipped(
     offsets, tally = read(path, replace(WANTED, skip_damaged=True), engine, split_size)
     assert offsets == [number for number in range(COUNT) if number != 7]
     assert tally == Tally(damaged=1, lost=0)
+
+
+@pytest.mark.parametrize("split_size", [10_000, 700])
+def test_a_damaged_record_that_a_read_goes_on_with_is_told(path: Path, engine: MakeEngine, split_size: int) -> None:
+    position = places(path)[7]
+    write(path / LOG, position + 4, b"\0\0\0\0")
+    with closing(Survey(StorePlace(str(path)))) as survey:
+        splits = plan_stretch(survey, position, survey.end, split_size, is_exact=True)
+    with pytest.raises(DamagedRecord, match="unknown magic") as caught:
+        list(read_split(splits[0], WANTED, make_engine=engine))
+    assert caught.value.position == position
+    tally, wanted = Tally(), replace(WANTED, skip_damaged=True)
+    batches = [batch for split in splits for batch in read_split(split, wanted, tally, make_engine=engine)]
+    assert [offset for batch in batches for offset in batch.column("queueOffset").to_pylist()] == list(range(8, COUNT))
+    assert tally == Tally(damaged=1)
 
 
 def test_a_damaged_body_matters_to_those_who_ask_for_it(path: Path, engine: MakeEngine) -> None:
