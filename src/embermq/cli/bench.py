@@ -7,7 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Final
 
-from embermq.cli.connect import Nouns, add_verb, make_client, run_with_cluster
+from embermq.cli.connect import Nouns, add_verb, make_client, parse_count, run_with_cluster
 
 if TYPE_CHECKING:
     from embermq.admin.cluster import Cluster
@@ -32,14 +32,20 @@ def add_commands(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("topic", metavar="TOPIC", help="made by the broker, if it makes topics on the fly")
     _add_limits(parser)
-    parser.add_argument("--size", metavar="BYTES", type=_count, default=1024, help="of a body, random bytes (1024)")
     parser.add_argument(
-        "--in-flight", metavar="N", type=_count, default=64, help="sends of one connection on their way at once (64)"
+        "--size", metavar="BYTES", type=parse_count, default=1024, help="of a body, random bytes (1024)"
     )
-    parser.add_argument("--connections", metavar="N", type=_count, default=1, help="to each broker (1)")
-    parser.add_argument("--batch", metavar="N", type=_count, default=1, help="messages of one send (1)")
+    parser.add_argument(
+        "--in-flight",
+        metavar="N",
+        type=parse_count,
+        default=64,
+        help="sends of one connection on their way at once (64)",
+    )
+    parser.add_argument("--connections", metavar="N", type=parse_count, default=1, help="to each broker (1)")
+    parser.add_argument("--batch", metavar="N", type=parse_count, default=1, help="messages of one send (1)")
     parser.add_argument("--tags", metavar="TAG", help="what consumers filter by")
-    parser.add_argument("--rate", metavar="N", type=_count, help="messages a second, of all connections together")
+    parser.add_argument("--rate", metavar="N", type=parse_count, help="messages a second, of all connections together")
     parser = add_verb(
         verbs,
         "consume",
@@ -59,24 +65,18 @@ def add_commands(nouns: Nouns[argparse.ArgumentParser]) -> None:
         default="earliest",
         help="where to begin; a group goes on where it was (earliest)",
     )
-    parser.add_argument("--batch", metavar="N", type=_count, default=32, help="messages of one pull at most (32)")
+    parser.add_argument("--batch", metavar="N", type=parse_count, default=32, help="messages of one pull at most (32)")
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_mutually_exclusive_group()
-    limits.add_argument("--messages", metavar="N", type=_count, help="end after so many")
+    limits.add_argument("--messages", metavar="N", type=parse_count, help="end after so many")
     limits.add_argument("--seconds", metavar="S", type=_seconds, help=f"end after so long ({_SECONDS:g})")
     parser.add_argument(
         "--metrics",
         metavar="URL",
         help="where the server tells its figures; http://HOST:5557/metrics if the broker is on this machine",
     )
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 on expected")
-    return int(text)
 
 
 def _seconds(text: str) -> float:

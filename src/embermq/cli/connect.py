@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster share: how it is reached, how one is asked first, how times are given."""
+"""What commands share that talk to a cluster: how it is reached, how one is asked first, how values are given."""
 
 from __future__ import annotations
 
@@ -124,6 +124,13 @@ def confirm(arguments: argparse.Namespace, what: str) -> None:
     print(f"{what}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise NotPermitted(f"{what}: not done")
+
+
+def parse_count(text: str) -> int:
+    """A whole number from 1 on, for argparse."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 on expected")
+    return int(text)
 
 
 def parse_duration(text: str) -> timedelta:

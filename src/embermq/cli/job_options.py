@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from embermq.cli.connect import parse_count
+
 if TYPE_CHECKING:
     from embermq.jobs.progress import Progress
     from embermq.jobs.running import Runner
@@ -21,7 +23,7 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
         "without it in processes of this machine",
     )
     parser.add_argument(
-        "--workers", metavar="N", type=_count, help="processes to run in, without --spark; one a core unless given"
+        "--workers", metavar="N", type=parse_count, help="processes to run in, without --spark; one a core unless given"
     )
 
 
@@ -36,10 +38,3 @@ def open_job(arguments: argparse.Namespace, job: str) -> Iterator[tuple[Runner, 
         open_runner(arguments.spark, workers=arguments.workers) as runner,
     ):
         yield runner, progress
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: at least 1")
-    return number

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from embermq.cli.connect import DEFAULT_NAMESRV, Nouns, add_namesrv, parse_moment
-
-_COMMAND: Final = "embermq_spark.reports.command"  # by name: nothing of embermq imports what needs Spark
 
 PURPOSES: Final = {
     "lag": "how far groups are behind, in messages and in time",
@@ -61,12 +58,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from embermq.cli.output import print_json, print_table
-    from embermq.errors import SettingsError
+    from embermq.jobs.spark_modules import import_spark_module
 
-    try:
-        command = importlib.import_module(_COMMAND)
-    except ImportError as error:
-        raise SettingsError(f"reports need PySpark ({error}); pip install 'embermq[spark]'") from error
+    command = import_spark_module("reports.command", what="reports need")
     rows: list[dict[str, Any]] = command.run_report(
         command.Asked(
             arguments.report, arguments.spark, _read_options(arguments), arguments.limit, arguments.plot,

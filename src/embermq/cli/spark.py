@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-from typing import Final
 
-from embermq.cli.connect import Nouns
-
-_CLUSTER: Final = "embermq_spark.local_cluster"  # by name: nothing of embermq imports what needs Spark
+from embermq.cli.connect import Nouns, parse_count
 
 
 def add_commands(nouns: Nouns[argparse.ArgumentParser]) -> None:
@@ -23,8 +19,8 @@ def add_commands(nouns: Nouns[argparse.ArgumentParser]) -> None:
         epilog="example: ember spark cluster --workers 2",
         allow_abbrev=False,
     )
-    parser.add_argument("--workers", metavar="N", type=_count, default=2, help="how many (2)")
-    parser.add_argument("--cores", metavar="N", type=_count, default=1, help="of each worker (1)")
+    parser.add_argument("--workers", metavar="N", type=parse_count, default=2, help="how many (2)")
+    parser.add_argument("--cores", metavar="N", type=parse_count, default=1, help="of each worker (1)")
     parser.add_argument("--memory", metavar="SIZE", default="1g", help="of each worker, for executors (1g)")
     parser.add_argument("--port", metavar="PORT", type=int, default=7077, help="of the master (7077); 0: any free one")
     parser.set_defaults(run=run_cluster)
@@ -36,12 +32,9 @@ def run_cluster(arguments: argparse.Namespace) -> int:
     from contextlib import suppress
 
     from embermq.cli.output import print_line
-    from embermq.errors import SettingsError
+    from embermq.jobs.spark_modules import import_spark_module
 
-    try:
-        cluster = importlib.import_module(_CLUSTER)
-    except ImportError as error:
-        raise SettingsError(f"a cluster needs PySpark ({error}); pip install 'embermq[spark]'") from error
+    cluster = import_spark_module("local_cluster", what="a cluster needs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     size = cluster.ClusterSize(arguments.workers, arguments.cores, arguments.memory)
     with cluster.local_cluster(size, port=arguments.port) as master, suppress(KeyboardInterrupt):
@@ -49,10 +42,3 @@ def run_cluster(arguments: argparse.Namespace) -> int:
         print_line(text, flush=True)
         threading.Event().wait()
     return 0
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: at least 1")
-    return number

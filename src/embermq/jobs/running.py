@@ -12,21 +12,18 @@ others being stopped; or by Ctrl-C. What it makes becomes visible at its end onl
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias, TypeVar
 
-from embermq.errors import SettingsError
 from embermq.jobs.local_runner import LocalRunner
 from embermq.jobs.progress import Report
+from embermq.jobs.spark_modules import import_spark_module
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 Work: TypeAlias = Callable[[T, Report], R]
-
-_SPARK_RUNNER = "embermq_spark.jobs.running"  # by name: nothing of embermq imports what needs Spark
 
 
 class Runner(Protocol):
@@ -54,9 +51,6 @@ def open_runner(spark: str | None = None, *, workers: int | None = None) -> Iter
     if spark is None:
         yield LocalRunner(workers)
         return
-    try:
-        running = importlib.import_module(_SPARK_RUNNER)
-    except ImportError as error:
-        raise SettingsError(f"--spark needs PySpark ({error}); pip install 'embermq[spark]'") from error
+    running = import_spark_module("jobs.running", what="--spark needs")
     with running.open_spark_runner(spark) as runner:
         yield runner
