@@ -6,6 +6,8 @@ one run:
     verify                 every record, queue entry and key
     rebuild queues         from the log, into a new directory, until it is on disk
     rebuild all            the same with the index
+    compaction plan        which message of each key survives, and where it goes
+    compact                the same, and the survivors copied, until they are on disk
     archive FORMAT         all columns of all messages, packed with zstd, until they are on disk and in the table
     live dispatcher        the store itself, opened without queues and index
     RocketMQ               its own store, opened without queues and index, until both are there again
@@ -24,7 +26,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -36,12 +39,16 @@ from bench.report.machine import machine
 from bench.scan import TOPICS, make_log
 from embermq import open_store
 from embermq.archive.tables import FORMATS
+from embermq.clock import SystemClock
+from embermq.jobs.compact import CompactJob, compact
+from embermq.jobs.compact_source import open_compact_source
 from embermq.jobs.local_runner import LocalRunner
 from embermq.jobs.progress import Progress
 from embermq.jobs.rebuild import rebuild
 from embermq.jobs.verify import verify
 from embermq.kernels import loading
 from embermq.model.topic import TopicConfig
+from embermq.store.topics import Topics
 from tests.compat import store_tool
 
 GIB = 1 << 30
@@ -58,6 +65,7 @@ class Store(NamedTuple):
     body: int
     size: int  # bytes of records
     records: int
+    keys: int  # by queue, which compaction keeps one message of each of
 
 
 def main() -> None:
@@ -116,7 +124,7 @@ def make_store(path: Path, body: int, files: int, file_size: int) -> Store:
         add(moved, places + 20, number * in_queue)
         moved.tofile(path / "commitlog" / f"{number * file_size:020d}")
     os.sync()  # or what is measured would wait for the disk to take all this
-    return Store(path, body, size * files, len(places) * files)
+    return Store(path, body, size * files, len(places) * files, len(places))  # the keys of a file come again in others
 
 
 def record_places(data: np.ndarray) -> np.ndarray:
@@ -167,10 +175,39 @@ def run_archive(store: Store, out: Path, *, format: str) -> None:
         raise SystemExit(f"{messages} of {store.records} messages archived")
 
 
+def run_compact(store: Store, out: Path) -> None:
+    with compacted_topics(store):
+        compact(store.path, out, runner=LocalRunner(), progress=Progress("compact"))
+
+
+def run_compaction_plan(store: Store, out: Path) -> None:
+    with compacted_topics(store):
+        out.mkdir()
+        job = CompactJob(open_compact_source(store.path), out, LocalRunner(), Progress("compact"))
+        pairs = job.plan(job.read())
+    kept = sum(pair.survivors.rows for parts in pairs.values() for pair in parts)
+    if kept != store.keys:
+        raise SystemExit(f"{kept} messages kept, of {store.keys} keys")
+
+
+@contextmanager
+def compacted_topics(store: Store) -> Iterator[None]:
+    """All topics keep the newest message of each key, for now."""
+    path = store.path / "config" / "topics.json"
+    before = path.read_bytes()
+    topics = Topics(path, clock=SystemClock(), default_queues=QUEUES, auto_create=False)
+    attributes = {"cleanup.policy": "COMPACTION"}
+    topics.save(*(TopicConfig(name.decode(), QUEUES, QUEUES, attributes=attributes) for name in TOPICS))
+    yield
+    path.write_bytes(before)
+
+
 JOBS: dict[str, Callable[[Store, Path], None]] = {
     "verify": run_verify,
     "rebuild queues": run_rebuild_queues,
     "rebuild all": run_rebuild,
+    "compaction plan": run_compaction_plan,
+    "compact": run_compact,
     **{f"archive {format}": partial(run_archive, format=format) for format in FORMATS},
 }
 

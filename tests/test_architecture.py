@@ -29,7 +29,10 @@ MAY_IMPORT = {
     "compaction": {"errors", "clock", "model", "format", "files", "log", "store"},
     "filters": {"errors", "model"},
     "scan": {"errors", "clock", "model", "format", "kernels", "files", "log", "filters", "client"},
-    "jobs": {"errors", "clock", "model", "format", "kernels", "files", "log", "store", "filters", "client", "scan"},
+    "jobs": {
+        *("errors", "clock", "model", "format", "kernels", "files", "log", "store", "filters", "client", "scan"),
+        "compaction",
+    },
     "archive": {
         *("errors", "clock", "model", "format", "kernels", "files", "log", "store", "filters", "client", "scan"),
         "jobs",
@@ -50,13 +53,13 @@ MAY_IMPORT = {
     },
     "cli": {
         *("errors", "clock", "model", "format", "kernels", "files", "log", "store", "net", "client", "admin"),
-        *("server", "jobs", "archive", "scan", "__version__"),
+        *("server", "jobs", "archive", "scan", "compaction", "__version__"),
     },
     "__main__": {"cli"},
     "": {"errors", "clock", "model", "kernels", "store", "client"},  # embermq/__init__.py: the public names
     "embermq_spark": {
         *("errors", "clock", "model", "filters", "format", "kernels", "files", "log", "store", "client", "scan"),
-        *("admin", "jobs", "archive"),
+        *("admin", "jobs", "archive", "compaction"),
     },
     "pyspark_embermq": set(),
 }

@@ -1,6 +1,6 @@
-"""A program that reads, streams, writes, archives, verifies and rebuilds with a Spark cluster.
+"""A program that reads, streams and writes with a Spark cluster, and runs every job on it.
 
-    python cluster_client.py <master> <store> <output directory> <name server>
+    python cluster_client.py <master> <store> <store with a compacted topic> <output directory> <name server>
 
 It says what it saw as JSON. The format is not registered: executors find it by themselves.
 """
@@ -12,7 +12,10 @@ import shutil
 import sys
 
 import embermq_spark
-from embermq_spark import jobs
+from embermq.jobs.compare import compare
+from embermq.jobs.progress import Progress
+from embermq_spark import jobs, reports
+from embermq_spark.jobs.running import SparkRunner
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -24,7 +27,7 @@ SETTINGS = {
 }
 
 
-def main(master: str, store: str, output: str, namesrv: str) -> None:
+def main(master: str, store: str, compacted: str, output: str, namesrv: str) -> None:
     spark = embermq_spark.session("cluster", master=master, settings=SETTINGS)
     try:
         frame = spark.read.format("rocketmq").option("splitSize", "64k").load(store)
@@ -46,9 +49,14 @@ def main(master: str, store: str, output: str, namesrv: str) -> None:
         archived = jobs.history(spark, f"{output}/archive", copied).count() if done.batches else 0
         damages = jobs.verify(spark, store, range_size=100_000).count()
         rebuilt = jobs.rebuild(spark, store, f"{output}/rebuilt", range_size=100_000)
+        comparison = compare(store, copied, runner=SparkRunner(spark), progress=Progress("compare"))
+        kept = jobs.compact(spark, compacted, f"{output}/compacted", range_size=20_000).kept
+        skewed = reports.skew(spark, path=store).count()
+        jobs.replay(spark, f"{output}/archive", namesrv, to="replayed")
         executors = spark.range(0, 64, 1, 16).mapInArrow(_name_executor, "name string").distinct().count()
         facts = {"counts": counts, "streamed": streamed, "archived": archived, "executors": executors}
-        print(json.dumps({**facts, "damages": damages, "rebuilt": rebuilt.records}))
+        found = {"damages": damages, "rebuilt": rebuilt.records, "same": comparison.is_same}
+        print(json.dumps({**facts, **found, "kept": kept, "skewed": skewed}))
     finally:
         spark.stop()
 

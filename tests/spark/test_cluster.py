@@ -1,9 +1,10 @@
-"""A standalone cluster of two workers, started by `ember spark cluster`: it reads, streams, writes and archives."""
+"""A standalone cluster of two workers, started by `ember spark cluster`: it reads, writes, and runs every job."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from tests.e2e.conftest import Served
 from tests.free_ports import free_port
 from tests.spark.golden_rows import GoldenStores
 from tests.spark.served import bodies
+from tests.unit.jobs.compacting import newest_of, read_compacted
 
 CLIENT = Path(__file__).with_name("cluster_client.py")
 WORKERS = 2
@@ -42,15 +44,25 @@ def master(spark_environment: None) -> Iterator[str]:
         socket.create_connection((host, int(port))).close()
 
 
-def test_a_cluster_reads_streams_and_writes(master: str, stores: GoldenStores, ember: Served, tmp_path: Path) -> None:
-    command = [sys.executable, str(CLIENT), master, str(stores.paths["basic"]), str(tmp_path / "output"), ember.namesrv]
+def test_a_cluster_reads_streams_writes_and_runs_every_job(
+    master: str, stores: GoldenStores, ember: Served, tmp_path: Path
+) -> None:
+    table = shutil.copytree(stores.paths["compaction"], tmp_path / "table")
+    paths = (stores.paths["basic"], table, tmp_path / "output")
+    command = [sys.executable, str(CLIENT), master, *map(str, paths), ember.namesrv]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
-    expected = Counter(facts["topic"] for place, facts in stores.records.items() if place[0] == "basic")
+    records = [facts for place, facts in stores.records.items() if place[0] == "basic"]
+    expected = Counter(facts["topic"] for facts in records)
     total = expected.total()
     counted = {"counts": expected, "streamed": total, "archived": total, "rebuilt": total}
-    assert seen == {**counted, "damages": 0, "executors": WORKERS}
+    queues = {(facts["topic"], facts["queueId"]) for facts in records}
+    kept = newest_of(read_compacted(table, "CompactTopic"))
+    found = {"damages": 0, "same": True, "skewed": len(queues), "kept": sum(map(len, kept.values()))}
+    assert seen == {**counted, **found, "executors": WORKERS}
+    assert read_compacted(tmp_path / "output" / "compacted", "CompactTopic") == kept
     queue = Path("consumequeue", next(iter(expected)), "0", f"{0:020d}")
     assert (tmp_path / "output" / "rebuilt" / queue).read_bytes() == (stores.paths["basic"] / queue).read_bytes()
+    assert bodies(ember, "replayed").total() == total
     assert bodies(ember, "cluster") == Counter(b"%d" % number for number in range(100))

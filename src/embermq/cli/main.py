@@ -77,7 +77,7 @@ def _answer(error: Exception) -> ExitCode:
 def _code_of(error: Exception) -> ExitCode:
     from embermq import errors
     from embermq.archive.errors import ArchiveBusy, ArchiveMismatch, ArchiveMissing
-    from embermq.jobs.errors import NoRoom, TargetExists
+    from embermq.jobs.errors import NoRoom, NotCompacted, TargetExists
 
     match error:
         case errors.StoreMissing() | errors.TopicNotFound() | errors.GroupNotFound() | errors.MessageNotFound():
@@ -88,7 +88,7 @@ def _code_of(error: Exception) -> ExitCode:
             return ExitCode.REFUSED
         case ArchiveMissing():
             return ExitCode.NOT_FOUND
-        case TargetExists() | NoRoom() | ArchiveMismatch() | ArchiveBusy():
+        case TargetExists() | NoRoom() | NotCompacted() | ArchiveMismatch() | ArchiveBusy():
             return ExitCode.REFUSED
         case errors.NotPermitted() | errors.NotSupported() | errors.Refused():
             return ExitCode.REFUSED

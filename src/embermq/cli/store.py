@@ -1,4 +1,4 @@
-"""`ember store …`: work on a directory. Only `rebuild` changes anything; all others do not mind an owner."""
+"""`ember store …`: work on a directory. Only `rebuild` and `compact` change anything; others do not mind an owner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from embermq.cli import store_compare, store_rebuild
+from embermq.cli import store_compact, store_compare, store_rebuild
 from embermq.cli.job_options import add_job_options
 from embermq.cli.store_verify import verify
 
@@ -34,6 +34,9 @@ def add_commands(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )
     store_rebuild.add_options(
         _add(verbs, "rebuild", store_rebuild.rebuild, "make queues and index anew from the log; the old are kept aside")
+    )
+    store_compact.add_options(
+        _add(verbs, "compact", store_compact.compact, "keep the newest message of each key of compacted topics")
     )
     store_compare.add_command(verbs)
 

@@ -14,8 +14,8 @@ from embermq.errors import CorruptRecord
 from embermq.files.mapped_file import MappedFile
 from embermq.files.paths import file_name
 from embermq.format.batch_entry import BATCH_ENTRY, BATCH_ENTRY_SIZE, END_MARK, BatchEntry, encode_batch_entry
-from embermq.format.compacted import entry_of, iter_compacted_entries, moved
-from embermq.format.record import BLANK_SIZE, encode_blank, scan_record
+from embermq.format.compacted import entry_of, iter_compacted_entries, moved, pair_has_room
+from embermq.format.record import encode_blank, scan_record
 
 RESERVE_STEP: Final = 1 << 20
 _BASE_OFFSET_AT: Final = 28  # of the base offset in an entry
@@ -76,8 +76,9 @@ class Pair:
 
     def has_room(self, size: int) -> bool:
         """Whether a record of so many bytes fits, and what closes both files behind it."""
-        is_queue_full = (self.count + 1) * BATCH_ENTRY_SIZE >= self.queue.size
-        return self.end - self.start + size + BLANK_SIZE <= self.log.size and not is_queue_full
+        return pair_has_room(
+            self.end - self.start, self.count, size, log_size=self.log.size, queue_size=self.queue.size
+        )
 
     def append(self, record: bytes | memoryview) -> None:
         """Add a record, for which there must be room. Raises CorruptRecord, and OSError on a full disk."""

@@ -36,16 +36,21 @@ def swap(folders: Sequence[Path], old: Sequence[str]) -> None:
     clean(folders)
 
 
+def find_intent(folder: Path) -> Path | None:
+    """The intent of a swap that a crash interrupted in the first of its folders."""
+    intent = folder / COMPACTING_FOLDER / INTENT
+    return intent if intent.is_file() else None
+
+
 def recover_swap(folders: Sequence[Path]) -> bool:
     """End what a crash interrupted; tells whether files were replaced."""
-    intent = folders[0] / COMPACTING_FOLDER / INTENT
-    is_open = intent.is_file()
-    if is_open:
+    intent = find_intent(folders[0])
+    if intent is not None:
         log.warning("compaction goes on folder=%s", folders[0])
         _go_on(folders, json.loads(intent.read_bytes()))
         intent.unlink()
     clean(folders)
-    return is_open
+    return intent is not None
 
 
 def prepare(folders: Sequence[Path]) -> list[Path]:

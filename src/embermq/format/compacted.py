@@ -81,6 +81,12 @@ def is_kept(offset: int, newest: int | None, *, has_body: bool, last_offset: int
     return offset > last_offset or ((newest is None or offset >= newest) and has_body)
 
 
+def pair_has_room(used: int, count: int, size: int, *, log_size: int, queue_size: int) -> bool:
+    """Whether a record of `size` bytes fits behind `count` others of `used` bytes, and what closes both files."""
+    is_queue_full = (count + 1) * BATCH_ENTRY_SIZE >= queue_size
+    return used + size + BLANK_SIZE <= log_size and not is_queue_full
+
+
 @dataclass(slots=True)
 class FilePair:
     """A log file and its queue file, while they are made. `start` is the number both are named after."""
@@ -94,24 +100,27 @@ class FilePair:
 
     def has_room(self, size: int) -> bool:
         """Whether a record of so many bytes fits, and what closes both files behind it."""
-        is_queue_full = (len(self.entries) + 1) * BATCH_ENTRY_SIZE >= self.queue_size
-        return self.size + size + BLANK_SIZE <= self.log_size and not is_queue_full
+        return pair_has_room(self.size, len(self.entries), size, log_size=self.log_size, queue_size=self.queue_size)
 
     def add(self, record: bytes | memoryview) -> None:
         """Add a record, for which there must be room. Raises CorruptRecord."""
+        entry = entry_of(record, self.start + self.size)
+        self.add_known(record, code=entry.tags_code, store_time=entry.store_time, offset=entry.base_offset)
+
+    def add_known(self, record: bytes | memoryview, *, code: int, store_time: int, offset: int) -> None:
+        """Add a record, for which there must be room, and of which this is known."""
         position = self.start + self.size
-        data = moved(record, position)
-        self.entries.append(encode_batch_entry(entry_of(data, position)))
-        self.records.append(data)
-        self.size += len(data)
+        self.entries.append(encode_batch_entry(BatchEntry(position, len(record), code, store_time, offset, 1)))
+        self.records.append(moved(record, position))
+        self.size += len(record)
 
-    def log_bytes(self, *, is_closed: bool) -> bytes:
-        """The log file; one that is closed says so, another ends with zeros."""
-        blank = encode_blank(self.log_size - self.size) if is_closed else b""
-        return (b"".join(self.records) + blank).ljust(self.log_size, b"\0")
+    def log_parts(self, *, is_closed: bool) -> list[bytes]:
+        """What the log file begins with; one that is closed says so, another ends with zeros."""
+        return [*self.records, *([encode_blank(self.log_size - self.size)] if is_closed else [])]
 
-    def queue_bytes(self, *, is_closed: bool) -> bytes:
-        return (b"".join(self.entries) + (_END if is_closed else b"")).ljust(self.queue_size, b"\0")
+    def queue_parts(self, *, is_closed: bool) -> list[bytes]:
+        """The same of the queue file."""
+        return [*self.entries, *([_END] if is_closed else [])]
 
 
 def iter_compacted_entries(data: memoryview | bytes) -> Iterator[BatchEntry]:

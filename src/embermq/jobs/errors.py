@@ -4,6 +4,7 @@ EmberError
 └── JobError              a job over whole stores that cannot begin, or not go on
     ├── TargetExists      what it is to make is there already
     ├── NoRoom            the disk has less space than it needs
+    ├── NotCompacted      a topic that keeps all of its messages
     ├── MasterUnreachable no Spark answers there
     ├── ClusterFailed     a cluster on this machine did not start
     ├── TaskFailed        for a cause that nobody foresaw
@@ -34,6 +35,16 @@ class NoRoom(JobError):
 
     def __init__(self, path: Path | str, *, needs: int, free: int) -> None:
         super().__init__(f"no room for {path}: it takes up to {needs} bytes, {free} are free; name another disk")
+        self.path = path
+
+
+class NotCompacted(JobError):
+    """There is no topic to compact, or it keeps all of its messages."""
+
+    def __init__(self, path: Path | str, topic: str | None = None) -> None:
+        what = f"topic {topic!r} of {path} keeps" if topic is not None else f"all topics of {path} keep"
+        command = f"ember topic create {topic or 'TOPIC'} --attribute cleanup.policy=COMPACTION"
+        super().__init__(f"{what} every message until it expires; one that is compacted is made so: `{command}`")
         self.path = path
 
 

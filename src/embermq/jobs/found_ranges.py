@@ -9,7 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from embermq.kernels.columns import KEY_WIDTH, RECORD_POSITION, RECORD_WIDTH
+from embermq.kernels.columns import (
+    KEY_WIDTH,
+    RECORD_BODY_AT,
+    RECORD_POSITION,
+    RECORD_PROPERTIES_AT,
+    RECORD_SIZE,
+    RECORD_TOPIC_AT,
+    RECORD_WIDTH,
+)
 from embermq.kernels.compiling import Table
 from embermq.kernels.dispatch import find_codes_and_keys
 from embermq.kernels.found_records import FoundRecords, find_known
@@ -18,25 +26,58 @@ from embermq.kernels.record_check import count_named
 from embermq.kernels.record_scan import LAST_POSITION, scan_records
 
 _ROOM: Final = 16_384  # records looked for at a time
+_NEAR: Final = 2_048  # of them that one kernel after the other looks at, while their bytes are near
+_PLACES: Final = [RECORD_TOPIC_AT, RECORD_BODY_AT, RECORD_PROPERTIES_AT]
 
 
-def find_records(data: memoryview, at: int, stop: int, start: int, *, with_keys: bool) -> FoundRecords | None:
+def find_records(
+    data: memoryview, at: int, stop: int, start: int, *, with_keys: bool, check_bodies: bool = False
+) -> FoundRecords | None:
     """The next records that begin in bytes [at, stop) of `data`, which begins at position `start`.
 
     None if plain code must look at what is there. Without `with_keys`, nobody wants to know their keys.
     """
-    rows = np.empty((_ROOM, RECORD_WIDTH), np.int64)
-    address, size = address_of(data) + at, len(data) - at
-    count, _, _ = scan_records(address, size, start + at, False, rows)
-    count = min(count, int(np.searchsorted(rows[:count, RECORD_POSITION], start + stop)))
-    count = count_named(address, size, start + at, rows[:count], False)
+    rows, codes = np.empty((_ROOM, RECORD_WIDTH), np.int64), np.empty(_ROOM, np.int64)
+    address, count, size = address_of(data), 0, 0
+    while count < _ROOM:
+        near = rows[count : count + _NEAR]
+        found = _find_near(address, at + size, stop, len(data), start, near, codes[count:], check_bodies, with_keys)
+        near[:found][:, _PLACES] += size
+        count += found
+        if found < _NEAR:
+            break
+        size = int(near[-1, RECORD_POSITION] + near[-1, RECORD_SIZE]) - start - at
     if not count:
         return None
     if with_keys:
-        return find_known(address, data[at:], rows[:count])
-    codes, keys = np.empty(count, np.int64), np.empty((0, KEY_WIDTH), np.int64)
+        return find_known(address + at, data[at:], rows[:count])
+    return FoundRecords(data[at:], rows[:count], codes[:count], np.empty((0, KEY_WIDTH), np.int64))
+
+
+def _find_near(
+    address: int,
+    at: int,
+    stop: int,
+    end: int,
+    start: int,
+    rows: Table,
+    codes: Table,
+    check_bodies: bool,
+    with_keys: bool,
+) -> int:
+    """Fill `rows` with the records that begin in bytes [at, stop), and `codes` unless keys come with them.
+
+    How many there are; places in `rows` count from `at`.
+    """
+    address, size, position = address + at, end - at, start + at
+    count, _, _ = scan_records(address, size, position, check_bodies, rows)
+    count = min(count, int(np.searchsorted(rows[:count, RECORD_POSITION], start + stop)))
+    count = count_named(address, size, position, rows[:count], False)
+    if with_keys or not count:
+        return count
+    keys = np.empty((0, KEY_WIDTH), np.int64)
     done, _, _ = find_codes_and_keys(address, size, rows[:count], LAST_POSITION, codes, keys)
-    return FoundRecords(data[at:], rows[:done], codes[:done], keys) if done else None
+    return done
 
 
 def read_keys(path: str, begin: int, count: int) -> Table:

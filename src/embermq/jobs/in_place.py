@@ -74,6 +74,11 @@ def check_in_place(source: Source, *, needs: int) -> None:
     root = source.root
     if (root / ROCKSDB_SIGN).is_file():
         raise NotSupported(f"{root}: its queues are in a RocksDB, which is not written; name a directory with --out")
+    check_unowned(root, needs=needs)
+
+
+def check_unowned(root: Path, *, needs: int) -> None:
+    """See whether files of a store could be replaced. Raises StoreLocked if somebody owns it, NoRoom, StoreReadOnly."""
     owner = find_owner(root)
     if owner is not None:
         raise StoreLocked(f"{root} is in use by {owner}; stop it first, or name a directory with --out")

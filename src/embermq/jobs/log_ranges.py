@@ -8,7 +8,8 @@ A record belongs to the range that its first byte is in. A range that begins ins
 a record says where it lies, so what is inside of a body is none. Each walk tells where it began and where it ended, and
 whoever puts ranges together compares: see `find_unchained`.
 
-Damage is passed over. Bodies are not looked at: a record with a damaged body has its entry in its queue, too.
+Damage is passed over. Bodies are looked at only if somebody wants them: a record with a damaged body has its entry in
+its queue, too.
 """
 
 from __future__ import annotations
@@ -122,9 +123,12 @@ def open_view(path: str) -> memoryview:
 class RangeWalk:
     """Goes over the records of a range, in their order."""
 
-    def __init__(self, part: LogRange, *, delay_levels: Sequence[int], with_keys: bool = True) -> None:
-        """Without `with_keys`, pieces that kernels find tell no keys."""
+    def __init__(
+        self, part: LogRange, *, delay_levels: Sequence[int], with_keys: bool = True, check_bodies: bool = False
+    ) -> None:
+        """Without `with_keys`, pieces that kernels find tell no keys. With `check_bodies`, a changed body is damage."""
         self._with_keys = with_keys
+        self._check_bodies = check_bodies
         self._part = part
         self._levels = delay_levels
         self._data = open_view(part.path)[: min(part.file_size, part.limit - part.start)]
@@ -175,7 +179,9 @@ class RangeWalk:
         """Records from byte `at` on that kernels know what to do with; None if plain code must look."""
         from embermq.jobs.found_ranges import find_records  # not there without numba
 
-        return find_records(self._data, at, stop, self._part.start, with_keys=self._with_keys)
+        return find_records(
+            self._data, at, stop, self._part.start, with_keys=self._with_keys, check_bodies=self._check_bodies
+        )
 
     def _find_plain(self, at: int, stop: int) -> tuple[list[Placed], int | None]:
         """Some records from byte `at` on, and where to go on; None at the end of the file's records."""
@@ -184,7 +190,7 @@ class RangeWalk:
         while at < stop and len(items) < most:
             position = self._part.start + at
             try:
-                found = scan_record(self._data, at, position, check_body=False)
+                found = scan_record(self._data, at, position, check_body=self._check_bodies)
                 if found is None:
                     return items, self._pass_gap(at, "zeros, or a BLANK of a wrong size, where a record should begin")
                 if not is_directory_name(found.topic):

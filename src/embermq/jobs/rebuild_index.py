@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 from embermq.jobs.progress import Report
+from embermq.jobs.targets import appearing
 from embermq.kernels import loading
 from embermq.log.index_file import IndexFile
 from embermq.log.key_index import name_of
@@ -50,9 +51,8 @@ class IndexTask(NamedTuple):
 
 def write_once(path: Path, data: bytes) -> None:
     """Write a file that appears whole, however many do so at a time."""
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    with appearing(path) as file:
+        file.write(data)
 
 
 class StagedKeys:

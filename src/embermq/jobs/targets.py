@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
 
 from embermq.errors import StoreLocked, StoreReadOnly
 from embermq.files.durable import make_directory, sync_directory, sync_file
@@ -91,6 +93,18 @@ def takes_places(folder: Path) -> bool:
         return False
     finally:
         probe.unlink(missing_ok=True)
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that appears when it is whole, however many do so at a time."""
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync_tree(folder: Path) -> None:

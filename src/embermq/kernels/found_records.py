@@ -182,9 +182,17 @@ class FoundRecords:
 
     def records_of(self, run: FoundRun) -> list[FoundRecord]:
         """The records of a run."""
+        return [self[row] for row in self.rows_of(run).tolist()]
+
+    def rows_of(self, run: FoundRun) -> Table:
+        """Which records are those of a run."""
         entries = np.frombuffer(run.entries, np.dtype([("position", ">i8"), ("rest", "V12")]))
-        rows = np.searchsorted(self.records[:, RECORD_POSITION], entries["position"].astype(np.int64))
-        return [self[row] for row in rows.tolist()]
+        return np.searchsorted(self.records[:, RECORD_POSITION], entries["position"].astype(np.int64))
+
+    @property
+    def data(self) -> memoryview:
+        """The memory that `_AT` of the records counts from."""
+        return self._data
 
 
 class FileRecords:
