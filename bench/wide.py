@@ -38,17 +38,21 @@ def main() -> int:
     options = parser.parse_args()
     if options.light:
         with _folder() as folder:
-            show(f"{options.light:,} light queues, {options.light_form}", measure_light(folder, options))
+            show(f"{_spaced(options.light)} light queues, {options.light_form}", measure_light(folder, options))
     for form in options.forms.split(",") if options.queues else ():
         with _folder() as folder:
-            show(f"{options.queues:,} queues, {form}", measure_queues(folder, options.queues, form))
+            show(f"{_spaced(options.queues)} queues, {form}", measure_queues(folder, options.queues, form))
     return 0
 
 
 def show(title: str, figures: dict[str, float]) -> None:
-    print(title.replace(",", " ", 1) if title[0].isdigit() else title)
+    print(title)
     for name, value in figures.items():
-        print(f"    {name:<34}{value:>14,.1f}".replace(",", " "), flush=True)
+        print(f"    {name:<34}{_spaced(value, 1):>14}", flush=True)
+
+
+def _spaced(value: float, digits: int = 0) -> str:
+    return f"{value:,.{digits}f}".replace(",", " ")
 
 
 def measure_light(folder: Path, options: argparse.Namespace) -> dict[str, float]:

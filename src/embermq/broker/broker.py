@@ -125,9 +125,13 @@ class Broker:
         self.groups = Groups(
             config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups, light_queues=has_light
         )
-        is_apart = has_light and store.settings.queue_store is QueueForm.FILES  # as in RocketMQ
-        light_path = config / LIGHT_OFFSETS_FILE if is_apart else None
-        self.offsets = ConsumerOffsets(config / OFFSETS_FILE, clock=clock, light_path=light_path)
+        in_files = store.settings.queue_store is QueueForm.FILES
+        self.offsets = ConsumerOffsets(
+            config / OFFSETS_FILE,
+            clock=clock,
+            light_path=config / LIGHT_OFFSETS_FILE if has_light and in_files else None,  # as in RocketMQ
+            counts_saves=not in_files,
+        )
         self.locks = QueueLocks(clock=clock, timeout_ms=settings.lock_timeout_ms)
         self.membership = Membership(self.groups, self.topics, clock, settings)
         self.filters = GroupFilters(config / FILTERS_FILE, settings, clock=clock)

@@ -36,8 +36,13 @@ _NONE: Final[Mapping[int, int]] = {}
 class ConsumerOffsets:
     """The offsets of all groups. One thread uses them; `save` and `table` may be called from any."""
 
-    def __init__(self, path: Path, *, clock: Clock, light_path: Path | None = None) -> None:
-        """With a `light_path` all offsets are kept there; those at `path` are only what it begins with."""
+    def __init__(self, path: Path, *, clock: Clock, light_path: Path | None = None, counts_saves: bool = False) -> None:
+        """With a `light_path` all offsets are kept there; those at `path` are only what it begins with.
+
+        With `counts_saves` each save makes a new version: where RocketMQ has offsets in a RocksDB, it takes ours over
+        only if they are newer.
+        """
+        self._counts_saves = counts_saves
         self._has_light = light_path is not None
         self._path = light_path or path
         self._clock = clock
@@ -161,6 +166,8 @@ class ConsumerOffsets:
             if not self._is_changed:
                 return
             self._is_changed = False  # first, so that a commit from now on counts for the next time
+            if self._counts_saves:
+                self._version = self._version.next(self._clock.now_ms())
             try:
                 make_directory(self._path.parent)
                 encode = encode_light_offsets if self._has_light else encode_offsets

@@ -248,3 +248,12 @@ def test_pulls_of_light_queues_are_not_remembered(path: Path) -> None:
     offsets.note_pull("orders", "g", 0, 9)
     assert offsets.pull_offset("%LMQ%a", "g", 0) == 0
     assert offsets.pull_offset("orders", "g", 0) == 9
+
+
+def test_every_save_is_a_new_version_where_rocketmq_compares_them(path: Path) -> None:
+    offsets = ConsumerOffsets(path, clock=ManualClock(), counts_saves=True)
+    for number in range(3):
+        offsets.commit("orders", "g", 0, number)
+        offsets.save()
+        offsets.save()  # nothing has changed
+    assert decode_offsets(path.read_bytes()).version.counter == 3
