@@ -263,17 +263,16 @@ def test_a_stream_outlives_its_broker(spark: SparkSession, tmp_path: Path) -> No
     )
 
 
-@pytest.mark.slow  # brokers are waited for
 def test_a_batch_whose_broker_stays_away_fails_and_says_where(spark: SparkSession, tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         live = Live(served.namesrv, served.data)
         live.send("cut-off", range(COUNT))
-        options = {"subscribe": "cut-off", "columns": IDS, "splitSize": "4k"}
+        options = {"subscribe": "cut-off", "columns": IDS, "splitSize": "4k", "timeout": "1s"}
         rows = live.load(spark, **options).toLocalIterator()
         assert next(rows).topic == "cut-off"
         served.process.kill()
         served.process.wait()
-        with pytest.raises(Exception, match=rf"broker {served.broker}: .*commitlog/{0:020}"):
+        with pytest.raises(Exception, match=rf"broker {served.broker}: .+ could not be read: no connection"):
             list(rows)
 
 
