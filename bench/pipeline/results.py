@@ -71,4 +71,4 @@ def results_text(results: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _amount(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.2f}"
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

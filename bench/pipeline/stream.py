@@ -68,12 +68,14 @@ def main() -> None:
 
 def measure(spark: SparkSession, path: Path, more: dict[str, str], warm_up: float, seconds: float) -> Any:
     """How long messages took, in seconds, that were put after the warm-up."""
+    path.mkdir()
     store, table = str(path / "store"), path / "table"
     command = [sys.executable, "-c", WRITER, store, TOPIC, str(RATE)]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as writer:
         assert writer.stdout is not None and writer.stdin is not None
-        writer.stdout.readline()
+        if not writer.stdout.readline():
+            raise SystemExit("the program that puts messages has ended; it says why above")
         time.sleep(1.0)  # so that the topic is there
         stream = spark.readStream.format("rocketmq").options(columns=COLUMNS, **more).load(store)
         query = (
