@@ -1,4 +1,4 @@
-"""Rows of a compaction, of records that kernels found. Only loaded where kernels are."""
+"""Rows of a compaction as tables: made of records that kernels found, chosen, placed. Only loaded where kernels are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embermq.jobs.compact_rows import NO_BODY, ROW_WIDTH, Row, digest_of
+from embermq.format.batch_entry import BATCH_ENTRY_SIZE
+from embermq.format.record import BLANK_SIZE
+from embermq.jobs.compact_rows import NO_BODY, ROW_SIZE, ROW_WIDTH, Block, Row, digest_of
+from embermq.jobs.errors import RecordTooLarge
 from embermq.kernels.columns import (
     DONE,
     PAIR_WIDTH,
@@ -71,6 +74,41 @@ def split_shares(rows: Table, shares: int) -> Iterator[tuple[int, array[int]]]:
             numbers = array("q")
             numbers.frombytes(chosen.tobytes())
             yield share, numbers
+
+
+def choose_rows(blocks: Sequence[Block], last_offset: int) -> tuple[bytes, int]:
+    """The rows that `compact_tasks.choose` keeps, by offset, and how many they are."""
+    rows = _read(blocks)
+    order = np.lexsort((rows[:, _OFFSET], rows[:, _LOW], rows[:, _HIGH]))  # stable: of equals the last read comes last
+    rows = rows[order]
+    is_newest = np.ones(len(rows), np.bool_)
+    is_newest[:-1] = np.any(rows[1:, _HIGH : _LOW + 1] != rows[:-1, _HIGH : _LOW + 1], axis=1)
+    rows = rows[is_newest & ((rows[:, _TRAITS] & NO_BODY == 0) | (rows[:, _OFFSET] == last_offset))]
+    rows = rows[np.argsort(rows[:, _OFFSET], kind="stable")]
+    return rows.tobytes(), len(rows)
+
+
+def place_rows(kept: Sequence[Block], log_size: int, queue_size: int) -> tuple[bytes, list[tuple[int, int, int]]]:
+    """The survivors in their order; of each pair of files the first of them, how many and their bytes."""
+    rows = _read(kept)
+    rows = rows[np.lexsort((rows[:, _POSITION], rows[:, _OFFSET]))]
+    rows = rows[np.diff(rows[:, _OFFSET], prepend=-1) > 0]
+    ends = np.cumsum(rows[:, _SIZE])
+    cuts: list[tuple[int, int, int]] = []
+    begin = used = 0
+    while begin < len(rows):
+        fitting = int(np.searchsorted(ends, used + log_size - BLANK_SIZE, side="right"))
+        end = min(fitting, begin + queue_size // BATCH_ENTRY_SIZE - 1)
+        if end == begin:
+            raise RecordTooLarge(int(rows[begin, _SIZE]), log_size)
+        cuts.append((begin, end - begin, int(ends[end - 1]) - used))
+        begin, used = end, int(ends[end - 1])
+    return rows.tobytes(), cuts
+
+
+def _read(blocks: Sequence[Block]) -> Table:
+    parts = [np.fromfile(each.path, np.int64, each.rows * ROW_WIDTH, offset=each.begin * ROW_SIZE) for each in blocks]
+    return np.concatenate(parts or [np.empty(0, np.int64)]).reshape(-1, ROW_WIDTH)
 
 
 def _find_keys(data: memoryview, found: Table) -> list[memoryview | bytes]:

@@ -19,11 +19,14 @@ from typing import Final, NamedTuple
 
 from embermq.errors import CorruptRecord
 from embermq.format.compacted import FilePair, is_kept, pair_has_room
+from embermq.format.record import BLANK_SIZE
 from embermq.jobs.compact_rows import FROM_PAIR, NO_BODY, ROW_SIZE, Block, Row, iter_rows, pack_rows
+from embermq.jobs.errors import RecordTooLarge
 from embermq.jobs.log_ranges import open_view
 from embermq.jobs.progress import Report
 from embermq.jobs.rebuild_index import write_once
 from embermq.jobs.targets import appearing
+from embermq.kernels import loading
 
 _OWN: Final = Struct(">i16xqq")  # what a record says of itself: its size, offset and position
 _ROWS_AT_ONCE: Final = 16_384
@@ -77,6 +80,19 @@ class CopyTask(NamedTuple):
 
 def choose(task: ChooseTask, report: Report) -> Block:
     """Write the rows of those that survive, by offset."""
+    if loading.is_loaded():
+        from embermq.jobs.compact_found import choose_rows
+
+        data, count = choose_rows(task.blocks, task.last_offset)
+        report(sum(block.rows for block in task.blocks) * ROW_SIZE)
+    else:
+        kept = _choose_plain(task, report)
+        data, count = pack_rows(kept), len(kept)
+    write_once(Path(task.output), data)
+    return Block(task.output, 0, count)
+
+
+def _choose_plain(task: ChooseTask, report: Report) -> list[Row]:
     newest: dict[tuple[int, int], Row] = {}
     for number, row in enumerate(iter_rows(task.blocks), 1):
         key = row[:2]
@@ -86,9 +102,7 @@ def choose(task: ChooseTask, report: Report) -> Block:
         if number % _REPORTED_ROWS == 0:
             report(_REPORTED_ROWS * ROW_SIZE)
     kept = [row for row in newest.values() if _survives(row, task.last_offset)]
-    kept.sort(key=attrgetter("offset"))
-    write_once(Path(task.output), pack_rows(kept))
-    return Block(task.output, 0, len(kept))
+    return sorted(kept, key=attrgetter("offset"))
 
 
 def _survives(row: Row, last_offset: int) -> bool:
@@ -97,11 +111,27 @@ def _survives(row: Row, last_offset: int) -> bool:
 
 def place(task: PlaceTask, report: Report) -> list[PlacedPair]:
     """Write the survivors of a queue in their order, and say which go into which files."""
+    if not loading.is_loaded():
+        return _place_plain(task, report)
+    from embermq.jobs.compact_found import place_rows
+
+    data, cuts = place_rows(task.kept, task.log_size, task.queue_size)
+    write_once(Path(task.output), data)
+    report(len(data))
+    return [
+        PlacedPair(number * task.log_size, Block(task.output, begin, count), size)
+        for number, (begin, count, size) in enumerate(cuts)
+    ]
+
+
+def _place_plain(task: PlaceTask, report: Report) -> list[PlacedPair]:
     pairs: list[PlacedPair] = []
     begin = count = used = 0
     pending: list[Row] = []
     with appearing(Path(task.output)) as file:
         for row in _in_order(task.kept):
+            if row.size + BLANK_SIZE > task.log_size:
+                raise RecordTooLarge(row.size, task.log_size)
             if not pair_has_room(used, count, row.size, log_size=task.log_size, queue_size=task.queue_size):
                 pairs.append(_placed(task, pairs, begin, count, used))
                 begin, count, used = begin + count, 0, 0

@@ -5,6 +5,7 @@ EmberError
     ├── TargetExists      what it is to make is there already
     ├── NoRoom            the disk has less space than it needs
     ├── NotCompacted      a topic that keeps all of its messages
+    ├── RecordTooLarge    it does not fit into the file of a compacted topic
     ├── MasterUnreachable no Spark answers there
     ├── ClusterFailed     a cluster on this machine did not start
     ├── TaskFailed        for a cause that nobody foresaw
@@ -46,6 +47,16 @@ class NotCompacted(JobError):
         command = f"ember topic create {topic or 'TOPIC'} --attribute cleanup.policy=COMPACTION"
         super().__init__(f"{what} every message until it expires; one that is compacted is made so: `{command}`")
         self.path = path
+
+
+class RecordTooLarge(JobError):
+    """A record does not fit into a file of a compacted topic."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"a record of {size} bytes does not fit into compacted files of {limit} bytes; a broker with a larger "
+            "compaction_file_size must make them anew"
+        )
 
 
 class MasterUnreachable(JobError):

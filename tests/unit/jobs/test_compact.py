@@ -18,7 +18,7 @@ from embermq.errors import MissingFile, StoreError, StoreLocked, TopicNotFound
 from embermq.format.compacted import decode_compacted_positions
 from embermq.jobs import compact_source
 from embermq.jobs.compact_in_place import compact_in_place
-from embermq.jobs.errors import NotCompacted, TargetExists
+from embermq.jobs.errors import NotCompacted, RecordTooLarge, TargetExists
 from embermq.jobs.local_runner import LocalRunner
 from embermq.jobs.progress import Progress
 from embermq.kernels import loading
@@ -73,7 +73,9 @@ def test_what_stays_is_what_a_dict_keeps(store: Path, tmp_path: Path, range_size
 def test_kernels_and_shares_of_keys_make_the_same_files(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compacted(store, tmp_path / "plain")
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "is_loaded", lambda: False)
+        compacted(store, tmp_path / "plain")
     if loading.is_installed():
         loading.load()
         monkeypatch.setattr("embermq.jobs.log_ranges._KERNELS_PAY_AFTER", 0)
@@ -170,7 +172,7 @@ class Stopped(BaseException):
     """As if the process ended here."""
 
 
-@pytest.mark.parametrize("step", range(0, 14, 2))
+@pytest.mark.parametrize("step", [0, 3, 7, 11])
 def test_whatever_step_it_ends_at_nothing_that_counts_is_lost(
     store: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -218,6 +220,16 @@ def test_a_store_without_compacted_topics_says_how_to_make_one(tmp_path: Path) -
         store.put(Message("orders", b"x"))
     with pytest.raises(NotCompacted, match=r"--attribute cleanup\.policy=COMPACTION"):
         compacted(tmp_path / "store", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_record_that_fits_into_no_file_is_refused(store: Path, tmp_path: Path) -> None:
+    with a_store(store) as opened:
+        opened.put(Message("table", b"." * 6_000, keys=["large"]), queue=0)
+    for is_loaded in {False, loading.is_loaded()}:
+        with pytest.raises(RecordTooLarge, match=r"a record of 6\d{3} bytes"), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loading, "is_loaded", lambda is_loaded=is_loaded: is_loaded)
+            compacted(store, tmp_path / "out", workers=1)
     assert not (tmp_path / "out").exists()
 
 
