@@ -30,6 +30,7 @@ RESULTS = Path(__file__).parent / "results" / "pop.json"
 NAMES = ("ember-async", "rocketmq-async", "ember-sync", "rocketmq-sync")
 QUEUES, CONNECTIONS, SIZE = 8, 8, 256
 MOST_A_SECOND = 60_000  # for which there are messages enough
+FILLED = 12_000  # a multiple of what the generator fills in at once
 KEPT_ROUNDS = 3
 
 
@@ -63,7 +64,7 @@ def measure(name: str, seconds: float, warmup: float) -> dict[str, Any]:
         server = PEERS[name].start(Path(folder))
         try:
             server.need_topic("pops", QUEUES)
-            fill(server, "pops", int(MOST_A_SECOND * (seconds + warmup)) // 1000 * 1000, size=SIZE)
+            fill(server, "pops", int(MOST_A_SECOND * (seconds + warmup)) // FILLED * FILLED, size=SIZE)
             return drive(server, seconds, warmup)
         finally:
             kill(server.process)
