@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from embermq.cli.main import main
 from tests.builders import wait_until
 from tests.compat.client_tool import ClientTool, text
 from tests.compat.one_directory import EMBER, ROCKETMQ, OneDirectory
@@ -75,4 +76,26 @@ def test_whoever_comes_next_serves_and_compacts_on(
             wait_until(lambda scene=scene, end=end: len(found(scene, "table")) < end - 40, seconds=60)  # type: ignore[misc]
             seen = found(scene, "table")
             assert newest(end).items() <= seen.items()
+    directory.check()
+
+
+@pytest.mark.slow
+def test_rocketmq_serves_and_goes_on_with_what_the_job_compacted(
+    client_tool: ClientTool, java_classes: str, tmp_path: Path
+) -> None:
+    seldom = {**SETTINGS, "compactionScheduleInternal": 3_600_000}  # so that nobody else compacts
+    directory = OneDirectory(tmp_path, java_classes, seldom)
+    with directory.served_by(EMBER) as cluster, scene_of(client_tool, cluster) as scene:
+        make_topic(scene, "table")
+        fill(scene, "table", 0, 120)
+        assert len(found(scene, "table")) == 120
+    config = tmp_path / "sizes.conf"
+    config.write_text("".join(f"{name}={value}\n" for name, value in SETTINGS.items()))
+    assert main(["store", "compact", str(directory.store), "--config", str(config), "--yes"]) == 0
+    with directory.served_by(ROCKETMQ) as cluster, scene_of(client_tool, cluster) as scene:
+        wait_until(lambda: found(scene, "table"), seconds=30)
+        assert found(scene, "table") == newest(120)
+        fill(scene, "table", 120, 130)
+        wait_until(lambda: 129 in found(scene, "table"), seconds=30)
+        assert found(scene, "table") == {**newest(120), **{number: number for number in range(120, 130)}}
     directory.check()
