@@ -1,10 +1,11 @@
 """A broker that publishes staged batches is killed at a chosen system call; a writer then does what Spark does.
 
-    python -m tests.crash.staging <directory> <durability> <share> [<share> …]
+    python -m tests.crash.staging <directory> <durability> plain|kernels <share> [<share> …]
 
-Each share is `n/m`: of all points at which the broker could be killed, every m-th from the n-th on. For each, a fork
-runs `write` until it dies there, another opens the directory again and runs `check`. A line is printed for every point
-whose check failed, and one in the end: `checked <points> of <all>, killed <brokers>`.
+It publishes by plain code, or by kernels. Each share is `n/m`: of all points at which the broker could be killed, every
+m-th from the n-th on. For each, a fork runs `write` until it dies there, another opens the directory again and runs
+`check`. A line is printed for every point whose check failed, and one in the end: `checked <points> of <all>, killed
+<brokers>`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from embermq.broker.broker import Broker
+from embermq.kernels import loading
 from tests.builders import SMALL_SIZES
 from tests.crash.faults import CALLS, DEATHS, TEARABLE, Faults
 from tests.unit.broker.brokers import Client, with_broker
@@ -84,8 +86,8 @@ async def check(broker: Broker) -> None:
 
 
 def run(path: Path, durability: str, work: Callable[[Broker], object]) -> None:
-    sizes = {**SMALL_SIZES, "log_file_size": 65_536}
-    with_broker(path, work, durability=durability, prepare_files=False, **sizes)  # type: ignore[arg-type]
+    settings = {**SMALL_SIZES, "log_file_size": 65_536, "durability": durability, "prepare_files": False}
+    with_broker(path, work, with_kernels=loading.is_loaded(), **settings)  # type: ignore[arg-type]
 
 
 def in_fork(work: Callable[[], None], *, say: Callable[[str], None] = lambda words: None) -> int:
@@ -154,4 +156,6 @@ def main(root: Path, durability: str, shares: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    if sys.argv[3] == "kernels":
+        loading.load()  # for all forks
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[4:])
