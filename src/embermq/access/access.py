@@ -83,7 +83,7 @@ class Access:
         if not any(policy.allows(need.resource, action, address) for action in need.actions):
             raise AccessDenied(
                 f"user {user.name!r} has no permission for request {request.code} from {address}: it needs "
-                f"{' or '.join(need.actions)} on {str(need.resource)[:300]}; a super user can add that to its policy"
+                f"{' or '.join(need.actions)} on {str(need.resource)[:300]!r}; a super user can add that to its policy"
             )
 
 
