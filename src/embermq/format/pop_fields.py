@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -101,7 +100,7 @@ def _read_bits(value: object) -> list[int]:
         raise CorruptRecord(0, f"acks.b: the base64 of at most {MOST_BITS // 8} bytes expected")
     try:
         data = base64.b64decode(value, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise CorruptRecord(0, f"acks.b: {error}") from error
     return [at * 8 + bit for at, byte in enumerate(data) for bit in range(8) if byte >> bit & 1]
 

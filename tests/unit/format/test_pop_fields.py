@@ -70,6 +70,7 @@ def test_a_batch_of_acks_names_offsets_by_bits() -> None:
     "changes",
     [
         {"b": "?"},
+        {"b": "ä"},
         {"b": 7},
         {"b": base64.b64encode(bytes(10_000)).decode()},
         {"r": "x"},
