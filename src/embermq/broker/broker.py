@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from embermq.broker.compaction import BackgroundCompaction
@@ -121,17 +122,13 @@ class Broker:
         self.stages = {ENGINE: Stages(), PLAIN: Stages()}  # of sends, by who dealt with them
         self.pull_stages = {ENGINE: Stages(), PLAIN: Stages()}
         self.topics = BrokerTopics(store, settings, clock=clock)
-        has_light = store.settings.light_queues
         self.groups = Groups(
-            config / GROUPS_FILE, clock=clock, auto_create=settings.auto_create_groups, light_queues=has_light
-        )
-        in_files = store.settings.queue_store is QueueForm.FILES
-        self.offsets = ConsumerOffsets(
-            config / OFFSETS_FILE,
+            config / GROUPS_FILE,
             clock=clock,
-            light_path=config / LIGHT_OFFSETS_FILE if has_light and in_files else None,  # as in RocketMQ
-            counts_saves=not in_files,
+            auto_create=settings.auto_create_groups,
+            light_queues=store.settings.light_queues,
         )
+        self.offsets = _open_offsets(store, config, clock)
         self.locks = QueueLocks(clock=clock, timeout_ms=settings.lock_timeout_ms)
         self.membership = Membership(self.groups, self.topics, clock, settings)
         self.filters = GroupFilters(config / FILTERS_FILE, settings, clock=clock)
@@ -479,3 +476,15 @@ async def _every(seconds: float, work: Callable[[], object], *, in_thread: bool 
                 work()
         except Exception:
             log.exception("duty failed, it is tried again name=%s", getattr(work, "__qualname__", work))
+
+
+def _open_offsets(store: Store, config: Path, clock: Clock) -> ConsumerOffsets:
+    """The offsets of all groups; those of light queues have a file of their own, unless queues are in a RocksDB."""
+    in_files = store.settings.queue_store is QueueForm.FILES
+    has_light_file = store.settings.light_queues and in_files
+    return ConsumerOffsets(
+        config / OFFSETS_FILE,
+        clock=clock,
+        light_path=config / LIGHT_OFFSETS_FILE if has_light_file else None,
+        counts_saves=not in_files,
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from embermq.files.durable import make_directory, read_with_backup, replace_file
+from embermq.files.durable import read_with_backup
 from embermq.format.assignment_body import Modes, RequestMode, decode_modes, encode_modes_file
-from embermq.store.state import refusal_of
+from embermq.store.table_file import save_table
 
 MODES_FILE: Final = "messageRequestMode.json"
 
@@ -40,9 +40,5 @@ class RequestModes:
             self._replace({key: mode for key, mode in self._modes.items() if key not in keys})
 
     def _replace(self, modes: dict[tuple[str, str], RequestMode]) -> None:
-        try:
-            make_directory(self._path.parent)
-            replace_file(self._path, encode_modes_file(modes), keep_backup=True)
-        except OSError as error:
-            raise refusal_of(error, self._path) from error
+        save_table(self._path, encode_modes_file(modes))
         self._modes = modes

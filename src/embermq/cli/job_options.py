@@ -12,6 +12,7 @@ from embermq.cli.connect import parse_count
 if TYPE_CHECKING:
     from embermq.jobs.progress import Progress
     from embermq.jobs.running import Runner
+    from embermq.server.settings import Settings
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,21 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", metavar="N", type=parse_count, help="processes to run in, without --spark; one a core unless given"
     )
+
+
+def read_config(arguments: argparse.Namespace) -> tuple[dict[str, object], Settings | None]:
+    """What the options of a job say of the store, and all settings of the file that `--config` names."""
+    given: dict[str, object] = {}
+    read = None
+    if arguments.config is not None:
+        from embermq.cli.serve import read_settings
+        from embermq.server.rocketmq_conf import read_broker_conf
+
+        read = read_settings(arguments.config, read_broker_conf)
+        given.update(read.store_values)
+    if arguments.log_path:
+        given["log_paths"] = tuple(arguments.log_path)
+    return given, read
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from embermq.cli.connect import add_safety
-from embermq.cli.job_options import add_job_options, open_job
+from embermq.cli.job_options import add_job_options, open_job, read_config
 
 if TYPE_CHECKING:
     from embermq.compaction.compacted_queue import Sizes
@@ -77,22 +77,14 @@ def compact(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> tuple[StoreSettings, Sizes | None]:
+    from embermq.compaction.compacted_queue import Sizes
     from embermq.store.settings import StoreSettings
 
-    given: dict[str, object] = {}
-    sizes = None
-    if arguments.config is not None:
-        from embermq.cli.serve import read_settings
-        from embermq.compaction.compacted_queue import Sizes
-        from embermq.server.rocketmq_conf import read_broker_conf
-
-        read = read_settings(arguments.config, read_broker_conf)
-        given.update(read.store_values)
-        broker = read.broker()
-        sizes = Sizes.of(broker.compaction_file_size, broker.compaction_queue_file_size)
-    if arguments.log_path:
-        given["log_paths"] = tuple(arguments.log_path)
-    return StoreSettings.make(given), sizes
+    given, read = read_config(arguments)
+    if read is None:
+        return StoreSettings.make(given), None
+    broker = read.broker()
+    return StoreSettings.make(given), Sizes.of(broker.compaction_file_size, broker.compaction_queue_file_size)
 
 
 def _what(arguments: argparse.Namespace, source: CompactSource) -> str:

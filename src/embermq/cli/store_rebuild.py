@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from embermq.cli.connect import add_safety
-from embermq.cli.job_options import add_job_options, open_job
+from embermq.cli.job_options import add_job_options, open_job, read_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,14 +74,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> StoreSettings:
     from embermq.store.settings import StoreSettings
 
-    given: dict[str, object] = {}
-    if arguments.config is not None:
-        from embermq.cli.serve import read_settings
-        from embermq.server.rocketmq_conf import read_broker_conf
-
-        given.update(read_settings(arguments.config, read_broker_conf).store_values)
-    if arguments.log_path:
-        given["log_paths"] = tuple(arguments.log_path)
+    given, _ = read_config(arguments)
     if arguments.delay_levels is not None:
         given["delay_levels"] = arguments.delay_levels
     return StoreSettings.make(given)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from pathlib import Path
 from typing import Final
 
 from embermq.compaction.compacted_queue import Compacted, CompactedQueue, Pace, Sizes
@@ -21,6 +20,7 @@ from embermq.format.compacted import (
     POSITIONS_FILE,
     decode_compacted_positions,
     encode_compacted_positions,
+    pair_folders,
     position_key,
 )
 from embermq.format.record import scan_record
@@ -151,10 +151,7 @@ class CompactedTopics:
         found = self._queues.get((topic, queue))
         if found is None:
             make_directory(self._folder)
-            place = Path(topic, str(queue))
-            found = CompactedQueue(
-                self._folder / COMPACTED_LOG_FOLDER / place, self._folder / COMPACTED_QUEUE_FOLDER / place, self._sizes
-            )
+            found = CompactedQueue(*pair_folders(self._folder, topic, queue), self._sizes)
             found.load()
             self._queues[topic, queue] = found
         return found

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from embermq.errors import CorruptRecord
@@ -142,6 +143,12 @@ def decode_compacted_positions(data: str | bytes) -> dict[str, int]:
 
 def encode_compacted_positions(positions: Mapping[str, int]) -> bytes:
     return encode_table({"empty": not positions, "queueOffsetMap": dict(positions)})
+
+
+def pair_folders(folder: Path, topic: str, queue: int) -> tuple[Path, Path]:
+    """Where the log files and the queue files of a queue are, in the folder of all compacted ones."""
+    place = Path(topic, str(queue))
+    return folder / COMPACTED_LOG_FOLDER / place, folder / COMPACTED_QUEUE_FOLDER / place
 
 
 def position_key(topic: str, queue: int) -> str:

@@ -21,11 +21,10 @@ from embermq.compaction.compacted_queue import Sizes
 from embermq.files.durable import replace_file
 from embermq.files.paths import file_name
 from embermq.format.compacted import (
-    COMPACTED_LOG_FOLDER,
-    COMPACTED_QUEUE_FOLDER,
     COMPACTION_FOLDER,
     POSITIONS_FILE,
     encode_compacted_positions,
+    pair_folders,
     position_key,
 )
 from embermq.jobs.compact_reading import Noted, ReadTask, read_keys
@@ -207,9 +206,7 @@ class CompactJob:
 
     def _copy_tasks(self, key: QueueKey, pairs: Sequence[PlacedPair]) -> Iterator[CopyTask]:
         source, folder = self._source, self._folder / COMPACTION_FOLDER
-        log_folder, queue_folder = (
-            folder / name / key[0] / str(key[1]) for name in (COMPACTED_LOG_FOLDER, COMPACTED_QUEUE_FOLDER)
-        )
+        log_folder, queue_folder = pair_folders(folder, *key)
         for each in (log_folder, queue_folder):
             each.mkdir(parents=True)
         log_files = tuple(SourceFile(str(segment.path), segment.start) for segment in source.store.segments)

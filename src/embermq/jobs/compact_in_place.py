@@ -20,12 +20,11 @@ from embermq.errors import StoreError
 from embermq.files.durable import make_directory, read_with_backup, replace_file, sync_directory
 from embermq.files.lock import DirectoryLock
 from embermq.format.compacted import (
-    COMPACTED_LOG_FOLDER,
-    COMPACTED_QUEUE_FOLDER,
     COMPACTION_FOLDER,
     POSITIONS_FILE,
     decode_compacted_positions,
     encode_compacted_positions,
+    pair_folders,
     position_key,
 )
 from embermq.jobs.compact import Compacted, build
@@ -38,8 +37,6 @@ from embermq.jobs.targets import building
 from embermq.store.settings import StoreSettings
 
 MADE_FOLDER: Final = "compacted"
-
-_FOLDERS: Final = (COMPACTED_LOG_FOLDER, COMPACTED_QUEUE_FOLDER)
 
 
 def compact_in_place(
@@ -87,9 +84,7 @@ def _check_earlier(root: Path, made: Compacted) -> None:
 
 def _exchange(root: Path, made_folder: Path, key: QueueKey) -> None:
     """Have the new files of a queue take the place of the old ones."""
-    folders, made = (
-        [base / COMPACTION_FOLDER / name / key[0] / str(key[1]) for name in _FOLDERS] for base in (root, made_folder)
-    )
+    folders, made = (pair_folders(base / COMPACTION_FOLDER, *key) for base in (root, made_folder))
     for folder in folders:
         make_directory(folder)
     old = sorted(path.name for path in folders[0].glob("[0-9]" * 20))

@@ -20,6 +20,7 @@ from embermq.format.compacted import (
     DEFAULT_QUEUE_SIZE,
     POSITIONS_FILE,
     decode_compacted_positions,
+    pair_folders,
 )
 from embermq.jobs.compact_rows import ROW_SIZE
 from embermq.jobs.errors import NotCompacted
@@ -134,8 +135,8 @@ def _find_sizes(folder: Path, pairs: dict[QueueKey, list[LogRange]]) -> Sizes | 
     """The sizes of files that are there."""
     for (topic, queue), parts in pairs.items():
         for part in parts:
-            queue_path = folder / COMPACTED_QUEUE_FOLDER / topic / str(queue) / file_name(part.start)
-            return Sizes(part.file_size, queue_path.stat().st_size)
+            _, queue_folder = pair_folders(folder, topic, queue)
+            return Sizes(part.file_size, (queue_folder / file_name(part.start)).stat().st_size)
     return None
 
 
@@ -152,9 +153,7 @@ def _find_queues(folder: Path, topic: str) -> list[QueueKey]:
 
 def _find_pairs(folder: Path, key: QueueKey) -> list[LogRange]:
     """The log files of a queue, each with its queue file beside it. Raises MissingFile; StoreError after a crash."""
-    log_folder, queue_folder = (
-        folder / name / key[0] / str(key[1]) for name in (COMPACTED_LOG_FOLDER, COMPACTED_QUEUE_FOLDER)
-    )
+    log_folder, queue_folder = pair_folders(folder, *key)
     if find_intent(log_folder) is not None:
         raise StoreError(f"a compaction of {log_folder} was interrupted; start the broker once, which ends it")
     logs, queues = ({path.name: path for path in each.glob("[0-9]" * 20)} for each in (log_folder, queue_folder))

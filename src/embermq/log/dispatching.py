@@ -48,7 +48,7 @@ def tags_code_of(topic: str, properties: bytes, store_time: int, delay_levels: S
 def tags_codes(drafts: Sequence[DraftFields], store_time: int, delay_levels: Sequence[int]) -> list[int]:
     """The same for many drafts."""
     tags = ManyProperties([draft[3] for draft in drafts]).find(_TAGS)
-    if tags is None or any(draft[0] == _SCHEDULE for draft in drafts):
+    if tags is None or _SCHEDULE in {draft[0] for draft in drafts}:
         return [tags_code_of(draft[0].decode(), draft[3], store_time, delay_levels) for draft in drafts]
     if not tags:
         return [0] * len(drafts)

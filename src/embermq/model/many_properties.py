@@ -26,9 +26,10 @@ class ManyProperties:
     def find(self, name: bytes) -> list[bytes] | None:
         """The value of one property in each; empty if none has it, and None if it is not as simple as that."""
         head, find_values = _search(name)
-        if head not in self._all:
+        times = self._all.count(head)
+        if times == 0:
             return []
-        if not self._is_simple or self._all.count(head) != self._count:
+        if not self._is_simple or times != self._count:
             return None
         values = find_values(self._all)
         return values if len(values) == self._count else None

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from embermq.clock import Clock
 from embermq.errors import GroupNotFound
-from embermq.files.durable import make_directory, read_with_backup, replace_file
+from embermq.files.durable import read_with_backup
 from embermq.format.tables import GroupTable, decode_groups, encode_groups
 from embermq.model.flags import Permission
 from embermq.model.group import PREDEFINED_GROUPS, GroupConfig, check_group
 from embermq.model.topic import is_light_queue
 from embermq.model.version import DataVersion
-from embermq.store.state import refusal_of
+from embermq.store.table_file import save_table
 
 log = logging.getLogger(__name__)
 
@@ -93,11 +93,7 @@ class Groups:
 
     def _replace(self, groups: dict[str, GroupConfig], forbidden: Mapping[str, Mapping[str, int]]) -> None:
         table = GroupTable(self._table.version.next(self._clock.now_ms()), groups, forbidden)
-        try:
-            make_directory(self._path.parent)
-            replace_file(self._path, encode_groups(table), keep_backup=True)
-        except OSError as error:
-            raise refusal_of(error, self._path) from error
+        save_table(self._path, encode_groups(table))
         self._table = table
 
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from embermq.clock import Clock
-from embermq.files.durable import make_directory, read_with_backup, replace_file
+from embermq.errors import StoreUnwritable
+from embermq.files.durable import read_with_backup
 from embermq.format.tables import OffsetTable, decode_offsets, encode_light_offsets, encode_offsets
 from embermq.model.topic import is_light_queue
 from embermq.model.version import DataVersion
-from embermq.store.state import refusal_of
+from embermq.store.table_file import save_table
 
 log = logging.getLogger(__name__)
 
@@ -168,13 +169,12 @@ class ConsumerOffsets:
             self._is_changed = False  # first, so that a commit from now on counts for the next time
             if self._counts_saves:
                 self._version = self._version.next(self._clock.now_ms())
+            encode = encode_light_offsets if self._has_light else encode_offsets
             try:
-                make_directory(self._path.parent)
-                encode = encode_light_offsets if self._has_light else encode_offsets
-                replace_file(self._path, encode(self.table()), keep_backup=True)
-            except OSError as error:
+                save_table(self._path, encode(self.table()))
+            except StoreUnwritable:
                 self._is_changed = True
-                raise refusal_of(error, self._path) from error
+                raise
 
     def _is_light(self, group: str) -> bool:
         return self._has_light and is_light_queue(group)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from embermq.clock import Clock
-from embermq.files.durable import make_directory, read_with_backup, replace_file
+from embermq.files.durable import read_with_backup
 from embermq.format.mapping_json import MappingTable, decode_mappings_file, encode_mappings_file
 from embermq.model.queue_mapping import QueueMapping
 from embermq.model.version import DataVersion
-from embermq.store.state import refusal_of
+from embermq.store.table_file import save_table
 
 MAPPINGS_FILE: Final = "topicQueueMapping.json"
 
@@ -46,9 +46,5 @@ class QueueMappings:
 
     def _replace(self, mappings: Mapping[str, QueueMapping]) -> None:
         table = MappingTable(self._table.version.next(self._clock.now_ms()), mappings)
-        try:
-            make_directory(self._path.parent)
-            replace_file(self._path, encode_mappings_file(table), keep_backup=True)
-        except OSError as error:
-            raise refusal_of(error, self._path) from error
+        save_table(self._path, encode_mappings_file(table))
         self._table = table

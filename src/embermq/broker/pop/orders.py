@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from embermq.files.durable import make_directory, read_with_backup, replace_file
+from embermq.files.durable import read_with_backup
 from embermq.format.order_json import decode_orders, encode_orders
 from embermq.model.pop_order import Order
 from embermq.store.offsets import ConsumerOffsets
-from embermq.store.state import refusal_of
+from embermq.store.table_file import save_table
 
 ORDERS_FILE: Final = "consumerOrderInfo.json"
 EXPIRE_MS: Final = 24 * 3600 * 1000  # an entry that nobody touched for so long is forgotten
@@ -144,11 +144,7 @@ class OrderTable:
     def _write(self, data: bytes) -> None:
         # Offsets first: an entry that blocks too much costs time, an offset that is too small costs a second delivery.
         self._offsets.save()
-        try:
-            make_directory(self._path.parent)
-            replace_file(self._path, data, keep_backup=True)
-        except OSError as error:
-            raise refusal_of(error, self._path) from error
+        save_table(self._path, data)
 
 
 def _counts(old: Order, new: Order) -> dict[int, int]:
