@@ -221,7 +221,8 @@ def test_push_consumers_share(story: Story) -> None:
 
 def test_a_failed_message_of_a_push_consumer_comes_again(story: Story) -> None:
     """pop.push-retry"""
-    assert [message["reconsumeTimes"] for message in story.pushed.retried] == [0, 1]
+    times = [message["reconsumeTimes"] for message in story.pushed.retried]  # of one consumer, then of the other
+    assert sorted(times) == [0, 1]
 
 
 def test_tag_filter(scene: Scene) -> None:

@@ -93,9 +93,9 @@ class FileMap(Holdable):
         # Never mmap.close(): it fails while a view is out. The map goes with its last view.
         self.view = _NOTHING
         self._map = _NO_MAP
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _gone(self) -> Exception:
         return OutOfRange(self.path, asked=0, begin=0, end=0)

@@ -17,12 +17,13 @@ from typing import Self
 class Holdable:
     """Counts who holds it; once shut it takes no new holders. Safe from every thread."""
 
-    __slots__ = ("_guard", "_holds", "_must_dispose", "first_shutdown_ms", "is_available")
+    __slots__ = ("_guard", "_holds", "_is_disposed", "_must_dispose", "first_shutdown_ms", "is_available")
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._holds = 0
         self._must_dispose = False
+        self._is_disposed = False
         self.is_available = True
         self.first_shutdown_ms: int | None = None
 
@@ -38,8 +39,8 @@ class Holdable:
         with self._guard:
             assert self._holds > 0, "released more often than acquired"
             self._holds -= 1
-            disposable = self._must_dispose and self._holds == 0
-        if disposable:
+            is_last = self._is_last_use()
+        if is_last:
             self._dispose()
 
     @contextmanager
@@ -65,12 +66,19 @@ class Holdable:
         with self._guard:
             self.is_available = False
             self._must_dispose = True
-            disposable = self._holds == 0
-        if disposable:
+            is_last = self._is_last_use()
+        if is_last:
             self._dispose()
 
+    def _is_last_use(self) -> bool:
+        """Whether the caller, who has the guard, is to dispose of it. A descriptor closed twice is another's."""
+        if self._is_disposed or not self._must_dispose or self._holds:
+            return False
+        self._is_disposed = True
+        return True
+
     def _dispose(self) -> None:
-        """Let go of everything; may be called more than once."""
+        """Let go of everything. Called once."""
         raise NotImplementedError
 
     def _gone(self) -> Exception:

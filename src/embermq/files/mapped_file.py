@@ -373,8 +373,6 @@ class MappedFile(FileMap):
         self._find_mapped_end()
 
     def _dispose(self) -> None:
-        if self._is_closed:
-            return
         self.sealed = True
         self.written_cell.give_back()
         if self._buffer is not None:
