@@ -58,7 +58,8 @@ def test(arguments: list[str]) -> int:
         return failed
     prepare_compat()
     prepare_kernels()
-    options = ["-n", "auto", *arguments]
+    processes = (os.cpu_count() or 1) + 1  # one more than cores, because many tests wait
+    options = ["-n", str(processes), *arguments]
     failed = run(PYTHON, "-m", "pytest", *options)
     if "--all" in arguments:  # once more as a machine without numba runs it
         failed = (

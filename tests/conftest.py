@@ -47,13 +47,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
-    class SparkTogether(LoadScopeScheduling):
-        """Tests go to whoever is free, but for those of Spark: one process has them all, because one JVM is enough."""
+    class Shares(LoadScopeScheduling):
+        """Tests go to whoever is free, but for those that have much to set up.
+
+        One process has all of Spark, because one JVM is enough, and one all of a file of tests with RocketMQ's clients.
+        """
 
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            if nodeid.startswith("tests/spark/"):
+                return "spark"
+            return nodeid.partition("::")[0] if nodeid.startswith("tests/compat/") else nodeid
 
-    return SparkTogether(config, log)
+    return Shares(config, log)
 
 
 class Golden:
