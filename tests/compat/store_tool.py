@@ -125,8 +125,12 @@ def _make(target: Path, command: Sequence[object], option: str | None = None) ->
 class StoreTool:
     """One process that opens stores with RocketMQ; started when needed, and again after a crash."""
 
-    def __init__(self, classes: str, home: Path) -> None:
+    def __init__(
+        self, classes: str, home: Path, *, jvm: Sequence[str] = JVM, answer_timeout: float = ANSWER_TIMEOUT
+    ) -> None:
         self._classes = classes
+        self._jvm = jvm
+        self._answer_timeout = answer_timeout  # seconds
         self._home = home  # RocketMQ keeps its logs in the home directory
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -211,7 +215,7 @@ class StoreTool:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(request)
             process.stdin.flush()
-            if select.select([process.stdout], [], [], ANSWER_TIMEOUT)[0]:
+            if select.select([process.stdout], [], [], self._answer_timeout)[0]:
                 line = process.stdout.readline()
         if not line:
             process.kill()
@@ -230,7 +234,7 @@ class StoreTool:
     def _start(self) -> subprocess.Popen[bytes]:
         command = [
             "java",
-            *JVM,
+            *self._jvm,
             f"-Duser.home={self._home}",
             "-cp",
             self._classes,

@@ -13,63 +13,23 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import deltalake
 import pyiceberg.io.pyarrow
 
 from embermq.archive.target import Target
 from tests.archive_checks import archive, left_files, rows_of_archive, rows_of_store
+from tests.crash.sweeping import KILLED, Steps, live
 
 BATCH_BYTES = 12_000
-KILLED = -signal.SIGKILL
-
-
-class Steps:
-    """Counts what changes something, and ends the process before one of them."""
-
-    def __init__(self, last: int) -> None:
-        self._left = last
-
-    def watch(self, owner: Any, name: str) -> None:
-        """Count the calls of a method or function."""
-        inner = getattr(owner, name)
-
-        def counted(*arguments: Any, **named: Any) -> Any:
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self._left -= 1
-            return inner(*arguments, **named)
-
-        setattr(owner, name, counted)
-
-
-def live(work: Callable[[], None]) -> int:
-    """Run `work` in a process of its own; its exit code, or minus the signal that ended it."""
-    process = os.fork()
-    if process == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def archive_until(step: int, format: str, store: Path, target: Path) -> None:
     steps = Steps(step)
-    for name in ("write", "move", "delete", "make_folder", "sync", "sync_new"):
-        steps.watch(Target, name)
-    steps.watch(os, "fsync")
-    steps.watch(os, "replace")
+    steps.watch(Target, "write", "move", "delete", "make_folder", "sync", "sync_new")
+    steps.watch(os, "fsync", "replace")
     steps.watch(deltalake.DeltaTable, "create_write_transaction")
     steps.watch(pyiceberg.io.pyarrow.PyArrowFile, "create")
     archive(store, target, format, batch_bytes=BATCH_BYTES)

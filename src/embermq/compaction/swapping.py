@@ -32,7 +32,7 @@ def swap(folders: Sequence[Path], old: Sequence[str]) -> None:
     intent = folders[0] / COMPACTING_FOLDER / INTENT
     replace_file(intent, json.dumps(list(old)).encode())
     _go_on(folders, old)
-    intent.unlink()
+    _forget(intent)
     clean(folders)
 
 
@@ -48,7 +48,7 @@ def recover_swap(folders: Sequence[Path]) -> bool:
     if intent is not None:
         log.warning("compaction goes on folder=%s", folders[0])
         _go_on(folders, json.loads(intent.read_bytes()))
-        intent.unlink()
+        _forget(intent)
     clean(folders)
     return intent is not None
 
@@ -84,3 +84,9 @@ def _go_on(folders: Sequence[Path], old: Sequence[str]) -> None:
         for path in (folder / COMPACTING_FOLDER).glob("[0-9]" * 20):
             path.replace(folder / path.name)
         sync_directory(folder)
+
+
+def _forget(intent: Path) -> None:
+    """Remove an intent, before the old files go: with it and without them, new files would be taken for old ones."""
+    intent.unlink()
+    sync_directory(intent.parent)

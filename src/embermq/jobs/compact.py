@@ -40,6 +40,7 @@ from embermq.jobs.compact_tasks import (
     copy,
     place,
 )
+from embermq.jobs.errors import SwapInterrupted
 from embermq.jobs.kernels_ready import load_for
 from embermq.jobs.log_ranges import choose_size, find_unchained, plan_ranges
 from embermq.jobs.progress import Progress
@@ -80,9 +81,11 @@ def compact(
     """Compact topics of the store at `path`, all that are meant to be unless named, into the new directory `out`.
 
     `out` gets a folder `compaction` that can take the place of the store's own. Raises StoreMissing, TopicNotFound,
-    NotCompacted, TargetExists, NoRoom and what a runner raises; then nothing was changed.
+    NotCompacted, SwapInterrupted, TargetExists, NoRoom and what a runner raises; then nothing was changed.
     """
     source = open_compact_source(Path(path), topics, settings, sizes)
+    if source.interrupted:
+        raise SwapInterrupted(path, *source.interrupted[0])
     target = Path(out)
     with building(target, needs=estimate_room(source)) as folder:
         made = build(source, folder, runner, progress, range_size=range_size)

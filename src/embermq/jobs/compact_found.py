@@ -7,33 +7,31 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from embermq.format.batch_entry import BATCH_ENTRY_SIZE
 from embermq.format.record import BLANK_SIZE
-from embermq.jobs.compact_rows import NO_BODY, ROW_SIZE, ROW_WIDTH, Block, Row, digest_of
+from embermq.jobs.compact_rows import NO_BODY, ROW_SIZE, ROW_WIDTH, Block, Row
 from embermq.jobs.errors import RecordTooLarge
 from embermq.kernels.columns import (
     DONE,
-    PAIR_WIDTH,
-    RECORD_BODY_SIZE,
-    RECORD_OFFSET,
-    RECORD_POSITION,
-    RECORD_PROPERTIES_AT,
-    RECORD_PROPERTIES_SIZE,
-    RECORD_SIZE,
-    RECORD_STORE_TIME,
-    VALUE_KEYS_AT,
-    VALUE_KEYS_SIZE,
-    VALUE_WIDTH,
+    KEYED_CODE,
+    KEYED_HIGH,
+    KEYED_LOW,
+    KEYED_OFFSET,
+    KEYED_POSITION,
+    KEYED_SIZE,
+    KEYED_TRAITS,
+    KEYED_WIDTH,
 )
 from embermq.kernels.compiling import Table
 from embermq.kernels.found_records import FoundRecords, FoundRun
+from embermq.kernels.key_rows import note_keys
 from embermq.kernels.memory import address_of
-from embermq.kernels.property_split import split_properties
-from embermq.model.properties import KEYS, find_property
 
-_HIGH, _LOW, _OFFSET, _POSITION, _SIZE, _TRAITS, _CODE, _TIME = range(ROW_WIDTH)
-assert Row._fields.index("tags_code") == _CODE, "the columns are those of a row"
+Mask = npt.NDArray[np.bool_]
+
+assert KEYED_WIDTH == ROW_WIDTH and Row._fields.index("tags_code") == KEYED_CODE, "the columns are those of a row"
 
 
 class Rows(NamedTuple):
@@ -49,27 +47,20 @@ def make_rows(records: FoundRecords, run: FoundRun, traits: int, is_queued: Sequ
     numbers = records.rows_of(run)
     if is_queued is not None:
         numbers = numbers[np.array(is_queued, np.bool_)]
-    found = records.records[numbers]
-    keys = _find_keys(records.data, found)
-    has_keys = np.array([bool(key) for key in keys], np.bool_)
-    without = len(keys) - int(np.count_nonzero(has_keys))
-    if without:
-        found, numbers, keys = found[has_keys], numbers[has_keys], [key for key in keys if key]
-    rows = np.empty((len(found), ROW_WIDTH), np.int64)
-    rows[:, _HIGH : _LOW + 1] = np.frombuffer(b"".join(map(digest_of, keys)), np.int64).reshape(len(found), 2)
-    rows[:, _OFFSET] = found[:, RECORD_OFFSET]
-    rows[:, _POSITION] = found[:, RECORD_POSITION]
-    rows[:, _SIZE] = found[:, RECORD_SIZE]
-    rows[:, _TRAITS] = np.where(found[:, RECORD_BODY_SIZE] == 0, traits | NO_BODY, traits)
-    rows[:, _CODE] = records.codes[numbers]
-    rows[:, _TIME] = found[:, RECORD_STORE_TIME]
-    return Rows(rows, int(found[:, RECORD_OFFSET].max(initial=-1)), without)
+    rows = np.empty((len(numbers), ROW_WIDTH), np.int64)
+    data = records.data
+    count, reason = note_keys(
+        address_of(data), len(data), records.records, records.codes, numbers, traits, traits | NO_BODY, rows
+    )
+    assert reason == DONE, f"records that a kernel found, and no rows can be made of them: reason {reason}"
+    rows = rows[:count]
+    return Rows(rows, int(rows[:, KEYED_OFFSET].max(initial=-1)), len(numbers) - count)
 
 
 def split_shares(rows: Table, shares: int) -> Iterator[tuple[int, array[int]]]:
     """The rows by their share of all keys."""
     for share in range(shares):
-        chosen = rows if shares == 1 else rows[rows[:, _LOW] % shares == share]
+        chosen = rows if shares == 1 else rows[rows[:, KEYED_LOW] % shares == share]
         if len(chosen):
             numbers = array("q")
             numbers.frombytes(chosen.tobytes())
@@ -79,28 +70,40 @@ def split_shares(rows: Table, shares: int) -> Iterator[tuple[int, array[int]]]:
 def choose_rows(blocks: Sequence[Block], last_offset: int) -> tuple[bytes, int]:
     """The rows that `compact_tasks.choose` keeps, by offset, and how many they are."""
     rows = _read(blocks)
-    order = np.lexsort((rows[:, _OFFSET], rows[:, _LOW], rows[:, _HIGH]))  # stable: of equals the last read comes last
-    rows = rows[order]
-    is_newest = np.ones(len(rows), np.bool_)
-    is_newest[:-1] = np.any(rows[1:, _HIGH : _LOW + 1] != rows[:-1, _HIGH : _LOW + 1], axis=1)
-    rows = rows[is_newest & ((rows[:, _TRAITS] & NO_BODY == 0) | (rows[:, _OFFSET] == last_offset))]
-    rows = rows[np.argsort(rows[:, _OFFSET], kind="stable")]
+    if np.any(np.diff(rows[:, KEYED_OFFSET]) < 0):
+        rows = rows[np.argsort(rows[:, KEYED_OFFSET], kind="stable")]  # of equals the last read stays last
+    has_body = rows[:, KEYED_TRAITS] & NO_BODY == 0
+    rows = rows[_find_newest(rows) & (has_body | (rows[:, KEYED_OFFSET] == last_offset))]
     return rows.tobytes(), len(rows)
+
+
+def _find_newest(rows: Table) -> Mask:
+    """Which rows have none with the same key behind them."""
+    high, low = rows[:, KEYED_HIGH], rows[:, KEYED_LOW]
+    order = np.argsort(low, kind="stable")  # half of a key is enough to part almost all
+    is_other = np.diff(low[order]) != 0
+    if np.any((np.diff(high[order]) != 0) & ~is_other):
+        order = np.lexsort((low, high))
+        is_other = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0)
+    newest = np.ones(len(rows), np.bool_)
+    newest[order[:-1]] = is_other
+    return newest
 
 
 def place_rows(kept: Sequence[Block], log_size: int, queue_size: int) -> tuple[bytes, list[tuple[int, int, int]]]:
     """The survivors in their order; of each pair of files the first of them, how many and their bytes."""
     rows = _read(kept)
-    rows = rows[np.lexsort((rows[:, _POSITION], rows[:, _OFFSET]))]
-    rows = rows[np.diff(rows[:, _OFFSET], prepend=-1) > 0]
-    ends = np.cumsum(rows[:, _SIZE])
+    if np.any(np.diff(rows[:, KEYED_OFFSET]) <= 0):
+        rows = rows[np.lexsort((rows[:, KEYED_POSITION], rows[:, KEYED_OFFSET]))]
+        rows = rows[np.diff(rows[:, KEYED_OFFSET], prepend=-1) > 0]
+    ends = np.cumsum(rows[:, KEYED_SIZE])
     cuts: list[tuple[int, int, int]] = []
     begin = used = 0
     while begin < len(rows):
         fitting = int(np.searchsorted(ends, used + log_size - BLANK_SIZE, side="right"))
         end = min(fitting, begin + queue_size // BATCH_ENTRY_SIZE - 1)
         if end == begin:
-            raise RecordTooLarge(int(rows[begin, _SIZE]), log_size)
+            raise RecordTooLarge(int(rows[begin, KEYED_SIZE]), log_size)
         cuts.append((begin, end - begin, int(ends[end - 1]) - used))
         begin, used = end, int(ends[end - 1])
     return rows.tobytes(), cuts
@@ -109,18 +112,3 @@ def place_rows(kept: Sequence[Block], log_size: int, queue_size: int) -> tuple[b
 def _read(blocks: Sequence[Block]) -> Table:
     parts = [np.fromfile(each.path, np.int64, each.rows * ROW_WIDTH, offset=each.begin * ROW_SIZE) for each in blocks]
     return np.concatenate(parts or [np.empty(0, np.int64)]).reshape(-1, ROW_WIDTH)
-
-
-def _find_keys(data: memoryview, found: Table) -> list[memoryview | bytes]:
-    """The keys of each record, empty where it has none."""
-    count = len(found)
-    places = np.ascontiguousarray(found[:, RECORD_PROPERTIES_AT])
-    sizes = np.ascontiguousarray(found[:, RECORD_PROPERTIES_SIZE])
-    ends, pairs = np.empty(count, np.int32), np.empty((PAIR_WIDTH, 0), np.int64)
-    values = np.empty((VALUE_WIDTH, count), np.int64)
-    _, _, reason = split_properties(address_of(data), len(data), places, sizes, False, ends, pairs, values)
-    if reason != DONE:  # some are not UTF-8
-        parts = [bytes(data[at : at + size]) for at, size in zip(places.tolist(), sizes.tolist(), strict=True)]
-        return [find_property(part, KEYS.encode()) or b"" for part in parts]
-    begins, lengths = values[VALUE_KEYS_AT].tolist(), values[VALUE_KEYS_SIZE].tolist()
-    return [data[at : at + size] if size > 0 else b"" for at, size in zip(begins, lengths, strict=True)]

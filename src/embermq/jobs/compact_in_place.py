@@ -3,7 +3,8 @@
     DIR/compacted/                              what takes their place; only there between two steps
     DIR/compaction/…/compacting, swapped in     as a broker does it: see compaction/swapping.py
 
-A crash leaves each queue as it was or as it becomes. The log is not touched.
+A crash leaves each queue as it was or as it becomes, or on its way there: the next opening, by a broker or by this
+job, goes on with it. The log is not touched.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from embermq.compaction.compacted_queue import Sizes
-from embermq.compaction.swapping import prepare, swap
+from embermq.compaction.swapping import prepare, recover_swap, swap
 from embermq.errors import StoreError
 from embermq.files.durable import make_directory, read_with_backup, replace_file, sync_directory
 from embermq.files.lock import DirectoryLock
@@ -59,16 +60,22 @@ def compact_in_place(
     check_unowned(root, needs=0)
     with DirectoryLock(root):
         source = open_compact_source(root, topics, settings, sizes)  # now that nobody changes it
+        if source.interrupted:
+            for key in source.interrupted:
+                recover_swap(pair_folders(root / COMPACTION_FOLDER, *key))
+            source = open_compact_source(root, topics, settings, sizes)
         made_folder = root / MADE_FOLDER
         if made_folder.exists():
             shutil.rmtree(made_folder)  # what was killed before it was moved
-        with building(made_folder, needs=estimate_room(source)) as folder:
-            made = build(source, folder, runner, progress, range_size=range_size)
-            _check_earlier(root, made)
-        for key in made.positions:
-            _exchange(root, made_folder, key)
-        _save_positions(root, made)
-        shutil.rmtree(made_folder)
+        try:
+            with building(made_folder, needs=estimate_room(source)) as folder:
+                made = build(source, folder, runner, progress, range_size=range_size)
+                _check_earlier(root, made)
+            for key in made.positions:
+                _exchange(root, made_folder, key)
+            _save_positions(root, made)
+        finally:
+            shutil.rmtree(made_folder, ignore_errors=True)
     return replace(made, path=root)
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from embermq.compaction.compacted_queue import Sizes
 from embermq.compaction.compacted_topics import is_compacted
 from embermq.compaction.swapping import find_intent
-from embermq.errors import MissingFile, NotSupported, StoreError, TopicNotFound
+from embermq.errors import MissingFile, NotSupported, TopicNotFound
 from embermq.files.durable import read_with_backup
 from embermq.files.paths import file_name
 from embermq.format.compacted import (
@@ -51,6 +51,7 @@ class CompactSource(NamedTuple):
     sizes: Sizes  # of new files
     positions: dict[str, int]  # up to where queues were compacted before
     queues: Path | None  # the folder with the queues; None if they are no files
+    interrupted: tuple[QueueKey, ...]  # what an earlier compaction of these has made is not in its place yet
 
     @property
     def size(self) -> int:
@@ -74,7 +75,9 @@ def open_compact_source(
         is_plain = not (root / ROCKSDB_SIGN).is_file()
         shares = _choose_shares(reader, chosen) if is_plain else dict.fromkeys(chosen, 1)
     folder = root / COMPACTION_FOLDER
-    pairs = {key: _find_pairs(folder, key) for topic in chosen for key in _find_queues(folder, topic)}
+    found = [key for topic in chosen for key in _find_queues(folder, topic)]
+    interrupted = tuple(key for key in found if find_intent(pair_folders(folder, *key)[0]) is not None)
+    pairs = {key: _find_pairs(folder, key) for key in found if key not in interrupted}
     return CompactSource(
         store,
         chosen,
@@ -83,6 +86,7 @@ def open_compact_source(
         _find_sizes(folder, pairs) or sizes or Sizes.of(DEFAULT_LOG_SIZE, DEFAULT_QUEUE_SIZE),
         read_with_backup(folder / POSITIONS_FILE, decode_compacted_positions) or {},
         root / SIMPLE_FOLDER if is_plain else None,
+        interrupted,
     )
 
 
@@ -152,10 +156,8 @@ def _find_queues(folder: Path, topic: str) -> list[QueueKey]:
 
 
 def _find_pairs(folder: Path, key: QueueKey) -> list[LogRange]:
-    """The log files of a queue, each with its queue file beside it. Raises MissingFile; StoreError after a crash."""
+    """The log files of a queue, each with its queue file beside it. Raises MissingFile."""
     log_folder, queue_folder = pair_folders(folder, *key)
-    if find_intent(log_folder) is not None:
-        raise StoreError(f"a compaction of {log_folder} was interrupted; start the broker once, which ends it")
     logs, queues = ({path.name: path for path in each.glob("[0-9]" * 20)} for each in (log_folder, queue_folder))
     for name in sorted(logs.keys() ^ queues.keys()):
         if any((logs.get(name) or queues[name]).read_bytes()):

@@ -5,6 +5,7 @@ EmberError
     ├── TargetExists      what it is to make is there already
     ├── NoRoom            the disk has less space than it needs
     ├── NotCompacted      a topic that keeps all of its messages
+    ├── SwapInterrupted   an earlier compaction did not come to its end
     ├── RecordTooLarge    it does not fit into the file of a compacted topic
     ├── MasterUnreachable no Spark answers there
     ├── ClusterFailed     a cluster on this machine did not start
@@ -46,6 +47,17 @@ class NotCompacted(JobError):
         what = f"topic {topic!r} of {path} keeps" if topic is not None else f"all topics of {path} keep"
         command = f"ember topic create {topic or 'TOPIC'} --attribute cleanup.policy=COMPACTION"
         super().__init__(f"{what} every message until it expires; one that is compacted is made so: `{command}`")
+        self.path = path
+
+
+class SwapInterrupted(JobError):
+    """What an earlier compaction has made is not in its place yet."""
+
+    def __init__(self, path: Path | str, topic: str, queue: int) -> None:
+        super().__init__(
+            f"{path}: a compaction of queue {queue} of topic {topic!r} is at work, or was killed; "
+            "try it again, or compact without --out, which ends it first"
+        )
         self.path = path
 
 

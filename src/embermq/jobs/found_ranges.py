@@ -20,7 +20,7 @@ from embermq.kernels.columns import (
 )
 from embermq.kernels.compiling import Table
 from embermq.kernels.dispatch import find_codes_and_keys
-from embermq.kernels.found_records import FoundRecords, find_known
+from embermq.kernels.found_records import KEYS_PER_RECORD, FoundRecords
 from embermq.kernels.memory import address_of
 from embermq.kernels.record_check import count_named
 from embermq.kernels.record_scan import LAST_POSITION, scan_records
@@ -38,46 +38,29 @@ def find_records(
     None if plain code must look at what is there. Without `with_keys`, nobody wants to know their keys.
     """
     rows, codes = np.empty((_ROOM, RECORD_WIDTH), np.int64), np.empty(_ROOM, np.int64)
-    address, count, size = address_of(data), 0, 0
+    keys = np.empty((KEYS_PER_RECORD * _ROOM if with_keys else 0, KEY_WIDTH), np.int64)
+    address, count, key_count, size = address_of(data), 0, 0, 0
     while count < _ROOM:
         near = rows[count : count + _NEAR]
-        found = _find_near(address, at + size, stop, len(data), start, near, codes[count:], check_bodies, with_keys)
+        named = _find_near(address, at + size, stop, len(data), start, near, check_bodies)
+        found, more, _ = find_codes_and_keys(
+            address + at + size, len(data) - at - size, near[:named], -1 if with_keys else LAST_POSITION,
+            codes[count:], keys[key_count:],
+        )  # fmt: skip
         near[:found][:, _PLACES] += size
-        count += found
+        count, key_count = count + found, key_count + more
         if found < _NEAR:
             break
         size = int(near[-1, RECORD_POSITION] + near[-1, RECORD_SIZE]) - start - at
-    if not count:
-        return None
-    if with_keys:
-        return find_known(address + at, data[at:], rows[:count])
-    return FoundRecords(data[at:], rows[:count], codes[:count], np.empty((0, KEY_WIDTH), np.int64))
+    return FoundRecords(data[at:], rows[:count], codes[:count], keys[:key_count]) if count else None
 
 
-def _find_near(
-    address: int,
-    at: int,
-    stop: int,
-    end: int,
-    start: int,
-    rows: Table,
-    codes: Table,
-    check_bodies: bool,
-    with_keys: bool,
-) -> int:
-    """Fill `rows` with the records that begin in bytes [at, stop), and `codes` unless keys come with them.
-
-    How many there are; places in `rows` count from `at`.
-    """
+def _find_near(address: int, at: int, stop: int, end: int, start: int, rows: Table, check_bodies: bool) -> int:
+    """Fill `rows` with the records that begin in bytes [at, stop); how many. Their places count from `at`."""
     address, size, position = address + at, end - at, start + at
     count, _, _ = scan_records(address, size, position, check_bodies, rows)
     count = min(count, int(np.searchsorted(rows[:count, RECORD_POSITION], start + stop)))
-    count = count_named(address, size, position, rows[:count], False)
-    if with_keys or not count:
-        return count
-    keys = np.empty((0, KEY_WIDTH), np.int64)
-    done, _, _ = find_codes_and_keys(address, size, rows[:count], LAST_POSITION, codes, keys)
-    return done
+    return count_named(address, size, position, rows[:count], False)
 
 
 def read_keys(path: str, begin: int, count: int) -> Table:

@@ -48,6 +48,12 @@ RUN_WIDTH: Final = 6
 KEY_HASH, KEY_POSITION, KEY_STORE_TIME = range(3)
 KEY_WIDTH: Final = 3
 
+# A message with keys, as compaction keeps it: of its keys the digest, in two numbers.
+(
+    KEYED_HIGH, KEYED_LOW, KEYED_OFFSET, KEYED_POSITION, KEYED_SIZE, KEYED_TRAITS, KEYED_CODE, KEYED_STORE_TIME,
+) = range(8)  # fmt: skip
+KEYED_WIDTH: Final = 8
+
 # A queue, as plain code and kernels share it: see log/queue_table.py.
 (
     QUEUE_NEXT, QUEUE_PUTS, QUEUE_PUT_SIZE, QUEUE_END, QUEUE_MEMORY, QUEUE_FIRST, QUEUE_LIMIT, QUEUE_WRITTEN,

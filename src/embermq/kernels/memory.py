@@ -33,6 +33,7 @@ __all__ = [
     "is_same",
     "load_i32",
     "load_i64",
+    "load_little_i64",
     "load_native_i32",
     "load_u8",
     "load_u16",
@@ -63,13 +64,13 @@ def _pointer(builder: Any, address: Any, kind: Any) -> Any:
     return builder.inttoptr(address, kind.as_pointer())
 
 
-def _make_load(bits: int, *, is_signed: bool) -> Callable[[int], int]:
+def _make_load(bits: int, *, is_signed: bool, is_little: bool = False) -> Callable[[int], int]:
     kind = ir.IntType(bits)
 
     def load(_: Any, address: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             value = builder.load(_pointer(builder, arguments[0], kind), align=1, typ=kind)
-            if bits > 8 and _IS_LITTLE:
+            if bits > 8 and is_little != _IS_LITTLE:
                 value = builder.bswap(value)
             if bits == 64:
                 return value
@@ -103,6 +104,7 @@ load_u16 = _make_load(16, is_signed=False)
 load_i32 = _make_load(32, is_signed=True)
 load_u32 = _make_load(32, is_signed=False)
 load_i64 = _make_load(64, is_signed=True)
+load_little_i64 = _make_load(64, is_signed=True, is_little=True)  # in the other byte order
 
 # Of a number that is too large, the lowest bits are stored.
 store_8 = _make_store(8)

@@ -12,8 +12,9 @@ from random import Random
 import numpy as np
 
 from embermq.format.index_entry import index_file_size
-from embermq.kernels.columns import RECORD_WIDTH
+from embermq.kernels.columns import KEYED_WIDTH, RECORD_WIDTH
 from embermq.kernels.index_match import match_keys
+from embermq.kernels.key_rows import note_keys
 from embermq.kernels.record_check import count_faultless, count_named
 from embermq.kernels.record_scan import scan_records
 from tests.unit.kernels.checked_records import a_checked_log
@@ -45,6 +46,8 @@ class Rounds:
             given = tables.place_table(found, last=last)
             count_named(address, len(data), position, given, random.random() < 0.5)
             count_faultless(address, len(data), position, given)
+            rows, codes = table(len(found), KEYED_WIDTH), np.zeros(len(found), np.int64)
+            note_keys(address, len(data), given, codes, np.arange(len(found)), 0, 1, rows)
 
     def index(self, random: Random) -> None:
         slots, entries = random.randrange(1, 20), random.randrange(1, 40)

@@ -13,7 +13,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** A directory, loaded by RocketMQ's message store. Topics live where its broker keeps them, in config/topics.json. */
 final class OpenStore {
-    private static final long DISPATCH_TIMEOUT_MS = 30_000;
+    private static final long DISPATCH_TIMEOUT_MS = Long.getLong("dispatchTimeoutMs", 30_000);
 
     final Path directory;
     final MessageStoreConfig config = new MessageStoreConfig();

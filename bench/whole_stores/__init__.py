@@ -1,0 +1,1 @@
+"""Large stores for the bench of jobs, and what comes of its results."""
