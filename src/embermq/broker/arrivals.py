@@ -7,11 +7,10 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from embermq.log.placed import Placed, codes_by_queue
+from embermq.log.placed import Place, Placed, codes_by_queue
 
 log = logging.getLogger(__name__)
 
-Place = tuple[str, int]  # topic and queue
 Arrived = Mapping[Place, Sequence[int]]  # the hashes of the tags of what came
 
 
@@ -38,9 +37,8 @@ class Arrivals:
             return
         with self._lock:
             is_called = bool(self._arrived)
-            for place, codes in codes_by_queue(items).items():
-                if self._is_wanted(place):
-                    self._arrived.setdefault(place, []).extend(codes)
+            for place, codes in codes_by_queue(items, self._is_wanted).items():
+                self._arrived.setdefault(place, []).extend(codes)
             if is_called or not self._arrived:
                 return
         try:

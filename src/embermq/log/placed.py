@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from embermq.log.queue_table import QueueTable
 
 
+Place = tuple[str, int]  # topic and queue
+
+
 class Placed(NamedTuple):
     """What the dispatcher hands on for one record.
 
@@ -78,8 +81,8 @@ class Batch(Sequence[Placed]):
         """The queues of `topic` that its records are in."""
 
     @abstractmethod
-    def codes_by_queue(self) -> dict[tuple[str, int], list[int]]:
-        """The tags codes of the records, by topic and queue."""
+    def codes_by_queue(self, is_wanted: Callable[[Place], bool]) -> dict[Place, list[int]]:
+        """The tags codes of the records of the queues that are wanted."""
 
     @abstractmethod
     def _make(self, index: int) -> Placed:
@@ -134,11 +137,12 @@ class PlacedBatch(Batch):
     def queues_of(self, topic: bytes) -> set[int]:
         return {draft[1] for draft in self._drafts if draft[0] == topic}
 
-    def codes_by_queue(self) -> dict[tuple[str, int], list[int]]:
+    def codes_by_queue(self, is_wanted: Callable[[Place], bool]) -> dict[Place, list[int]]:
         found: dict[tuple[bytes, int], list[int]] = {}
         for draft, code in zip(self._drafts, self._codes, strict=True):
             found.setdefault((draft[0], draft[1]), []).append(code)
-        return {(topic.decode(), queue): codes for (topic, queue), codes in found.items()}
+        by_place = {(topic.decode(), queue): codes for (topic, queue), codes in found.items()}
+        return {place: codes for place, codes in by_place.items() if is_wanted(place)}
 
     def _make(self, index: int) -> Placed:
         name, queue, _, properties, _, sys_flag, *_ = self._drafts[index]
@@ -155,11 +159,12 @@ def queues_of(items: Sequence[Placed], topic: str) -> set[int]:
     return {item.queue for item in items if item.topic == topic}
 
 
-def codes_by_queue(items: Sequence[Placed]) -> dict[tuple[str, int], list[int]]:
-    """The tags codes of records by topic and queue: what somebody who waits for a queue needs to know."""
+def codes_by_queue(items: Sequence[Placed], is_wanted: Callable[[Place], bool]) -> dict[Place, list[int]]:
+    """The tags codes of records, by those queues that are wanted: what somebody who waits for one needs to know."""
     if isinstance(items, Batch):
-        return items.codes_by_queue()
-    found: dict[tuple[str, int], list[int]] = {}
+        return items.codes_by_queue(is_wanted)
+    found: dict[Place, list[int]] = {}
     for item in items:
-        found.setdefault((item.topic, item.queue), []).append(item.tags_code)
+        if is_wanted((item.topic, item.queue)):
+            found.setdefault((item.topic, item.queue), []).append(item.tags_code)
     return found

@@ -58,6 +58,10 @@ class QueueTable:
             self._names.append((topic, queue))
         return at
 
+    def name(self, row: int) -> tuple[bytes, int]:
+        """Topic and queue of the row that begins there."""
+        return self._names[row // QUEUE_WIDTH]
+
     def take_counts(self) -> list[tuple[bytes, int, int, int]]:
         """Topic, queue, messages and bytes of what kernels have put since this was last asked."""
         numbers, end = self.numbers, len(self._names) * QUEUE_WIDTH

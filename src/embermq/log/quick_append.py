@@ -31,6 +31,7 @@ class QuickAppend:
 
     def __init__(self, commit_log: CommitLog, numbers: QueueTable, index: KeyIndex | None) -> None:
         self._commit_log = commit_log
+        self._table = numbers
         self._index = index
         self._job: Table = np.zeros(job.JOB_SIZE, np.int64)
         self._numbers = self._job.data  # quicker than numpy to read and write one by one
@@ -78,7 +79,7 @@ class QuickAppend:
         batch = None
         if numbers[job.CODED] == count:
             found = FoundRecords(data, records, codes, keys[: numbers[job.KEYS]])
-            batch = RecordBatch(found, places)
+            batch = RecordBatch(found, self._table, places)
             batch.entered = numbers[job.ENTERED]
         return TableAppended(
             [Piece(begin, begin + used, address + at, data, records, batch)], records, store_time, None

@@ -18,24 +18,22 @@ from embermq.kernels.memory import address_of
 from embermq.kernels.queue_entries import enter_entries
 from embermq.kernels.record_check import count_named
 from embermq.kernels.record_scan import scan_records
-from embermq.log.placed import Batch, Placed, Run
+from embermq.log.placed import Batch, Place, Placed, Run
 from embermq.log.queue_table import QueueTable
-from embermq.model.topic import SCHEDULE_TOPIC
-
-_SCHEDULE = SCHEDULE_TOPIC.encode()
 
 
 class RecordBatch(Batch):
-    """Records that kernels know, for queues and index. `places` tells where the numbers of their queues are."""
+    """Records that kernels know, for queues and index. `places` tells where `table` has the numbers of their queues."""
 
-    __slots__ = ("__dict__", "_found", "_places", "entered", "keys", "store_time")
+    __slots__ = ("__dict__", "_found", "_places", "_table", "entered", "keys", "store_time")
 
-    def __init__(self, found: FoundRecords, places: Table | None = None) -> None:
+    def __init__(self, found: FoundRecords, table: QueueTable | None = None, places: Table | None = None) -> None:
         self.keys = found.keys  # as the index files them, in the order of the records
         self.store_time = int(found.records[-1, RECORD_STORE_TIME])
         self.entered = 0  # how many of the first have their queue entries already
         self._found = found
-        self._places = places
+        self._table = table
+        self._places = None if places is None else places[: len(found)]
 
     def __len__(self) -> int:
         return len(self._found)
@@ -68,15 +66,31 @@ class RecordBatch(Batch):
         return [Run(run.topic.encode(), run.queue, run.offset, [run.entries]) for run in self._found.iter_runs()]
 
     def queues_of(self, topic: bytes) -> set[int]:
-        if topic == _SCHEDULE:  # whose records kernels leave to plain code
-            return set()
+        if self._table is not None:
+            return {queue for queue, row in self._table.rows(topic).items() if row in self._rows}
         return {run.queue for run in self._runs if run.topic == topic}
 
-    def codes_by_queue(self) -> dict[tuple[str, int], list[int]]:
-        found: dict[tuple[str, int], list[int]] = {}
+    def codes_by_queue(self, is_wanted: Callable[[Place], bool]) -> dict[Place, list[int]]:
+        if self._table is not None:
+            return self._codes_by_row(self._table, is_wanted)
+        found: dict[Place, list[int]] = {}
         for run in self._runs:
-            codes = found.setdefault((run.topic.decode(), run.queue), [])
-            codes += [code for _, _, code in ENTRY.iter_unpack(b"".join(run.entries))]
+            place = run.topic.decode(), run.queue
+            if is_wanted(place):
+                found.setdefault(place, []).extend(code for _, _, code in ENTRY.iter_unpack(b"".join(run.entries)))
+        return found
+
+    @cached_property
+    def _rows(self) -> set[int]:
+        """The rows of the queues that its records are in."""
+        return set() if self._places is None else set(self._places.tolist())
+
+    def _codes_by_row(self, table: QueueTable, is_wanted: Callable[[Place], bool]) -> dict[Place, list[int]]:
+        found: dict[Place, list[int]] = {}
+        for row in self._rows:
+            topic, queue = table.name(row)
+            if is_wanted(place := (topic.decode(), queue)):
+                found[place] = self._found.codes[self._places == row].tolist()
         return found
 
     def _make(self, index: int) -> Placed:

@@ -140,7 +140,7 @@ def append_table(commit_log: CommitLog, numbers: QueueTable, table: DraftTable) 
                 piece_places = places[done : done + len(piece.records)]
                 done += len(piece.records)
                 # Now, because what it was written to may serve the next file.
-                pieces.append(piece._replace(batch=_batch_of(piece, piece_places)))
+                pieces.append(piece._replace(batch=_batch_of(piece, numbers, piece_places)))
             if is_full:
                 commit_log.close_file()
     except Exception as failure:
@@ -179,9 +179,9 @@ def _append_piece(
     return Piece(before, file.start + at + used, address + at, data, records[begin : begin + count]), count < left
 
 
-def _batch_of(piece: Piece, places: Table) -> RecordBatch | None:
+def _batch_of(piece: Piece, numbers: QueueTable, places: Table) -> RecordBatch | None:
     found = find_known(piece.address, piece.data, piece.records)
-    return RecordBatch(found, places) if found is not None and len(found) == len(piece.records) else None
+    return RecordBatch(found, numbers, places) if found is not None and len(found) == len(piece.records) else None
 
 
 def _encode(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,9 +15,10 @@ import pytest
 from embermq import MessageBatch, Store
 from embermq.errors import BodyTooLarge, IllegalMessage, IllegalProperty, IllegalQueue
 from embermq.kernels import loading
+from embermq.log.placed import Batch, Placed, codes_by_queue, queues_of
 from embermq.model.topic import TopicConfig
 from embermq.store.settings import StoreSettings
-from tests.builders import SMALL_SIZES, ManualClock
+from tests.builders import SMALL_SIZES, ManualClock, wait_until
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -53,6 +57,31 @@ def test_a_batch_is_stored_as_its_messages_would_be(tmp_path: Path, seed: int, d
     with a_store(tmp_path / "plain", durability=durability) as store:
         assert receipts == [list(store.put_many(list(batch))) for batch in batches]
     assert files_of(tmp_path / "batch") == files_of(tmp_path / "plain")
+
+
+@pytest.mark.parametrize("durability", ["async", "sync", "pooled"])
+def test_who_listens_hears_of_a_batch_what_its_messages_tell(tmp_path: Path, durability: str) -> None:
+    random = Random(5)
+    heard = []
+
+    def hear(items: Sequence[Placed]) -> None:
+        assert isinstance(items, Batch)
+        assert queues_of(items, "orders") == queues_of(list(items), "orders") != set()
+        assert queues_of(items, "payments") == queues_of(items, "nothing") == set()
+        for wanted in (set(), {0}, {1, 2}):
+            is_wanted = partial(operator.contains, {("orders", queue) for queue in wanted})
+            assert codes_by_queue(items, is_wanted) == codes_by_queue(list(items), is_wanted)
+        heard.append(len(items))
+
+    with a_store(tmp_path / "store", durability=durability) as store:
+        store.save_topic(TopicConfig("payments", read_queues=3, write_queues=3))
+        store.put_many(MessageBatch.of("payments", [b"x"]))  # so that its queues are known
+        wait_until(lambda: store.state().dispatch_behind == 0)
+        store.listen(hear)
+        batches = [a_batch(random) for _ in range(8)]
+        for batch in batches:
+            store.put_many(batch)
+    assert sum(heard) == sum(map(len, batches))
 
 
 def test_a_batch_is_refused_whole(tmp_path: Path) -> None:
