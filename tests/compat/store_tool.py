@@ -31,6 +31,7 @@ ANSWER_TIMEOUT = 90.0  # seconds
 
 JVM = (
     *("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:+DisplayVMOutputToStderr"),  # stdout is for answers
     # RocketMQ reaches into these to release its mapped files.
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
     *(

@@ -12,13 +12,15 @@ from random import Random
 
 import pytest
 
-from embermq.kernels.crc import HAS_CARRYLESS, crc32, crc32_by_tables
+from embermq.kernels.crc import LANES, crc32, crc32_by_tables
 from embermq.kernels.memory import address_of
 from tests.unit.kernels.kernel_builders import CASES, run_cases
 
 ROOT = Path(__file__).parents[3]
 DATA = Random(5).randbytes(70_000)
 METHODS = pytest.mark.parametrize("method", [crc32, crc32_by_tables], ids=["crc32", "crc32_by_tables"])
+PROCESSOR = set(Path("/proc/cpuinfo").read_text().split())
+NEEDS_CARRYLESS = pytest.mark.skipif("pclmulqdq" not in PROCESSOR, reason="this processor has no PCLMULQDQ")
 Method = Callable[[int, int], int]
 
 
@@ -49,18 +51,22 @@ def test_random_bytes(method: Method, count: int) -> None:
     assert run_cases(count, 1, case) == count
 
 
-def test_what_numba_may_not_use_is_not_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("features", "lanes"), [("", 0), pytest.param("+pclmul,+sse4.2", 1, marks=NEEDS_CARRYLESS)], ids=["tables", "lanes"]
+)
+def test_what_numba_may_not_use_is_not_used(tmp_path: Path, features: str, lanes: int) -> None:
     script = (
         "import zlib; from embermq.kernels.crc import *; from embermq.kernels.memory import address_of\n"
-        "data = bytes(range(256)) * 5; assert not HAS_CARRYLESS\n"
-        "assert crc32(address_of(data), len(data)) == zlib.crc32(data); print('right')\n"
+        f"data = bytes(range(256)) * 5; assert LANES == {lanes}\n"
+        "for size in range(len(data)): assert crc32(address_of(data), size) == zlib.crc32(data[:size])\n"
+        "print('right')\n"
     )
-    environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
-    environment["PYTHONPATH"] = str(ROOT / "src")
+    environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+    environment |= {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "right\n", done.stderr
 
 
-@pytest.mark.skipif("pclmulqdq" not in Path("/proc/cpuinfo").read_text(), reason="this processor has no PCLMULQDQ")
+@NEEDS_CARRYLESS
 def test_a_processor_that_multiplies_without_carries_is_used() -> None:
-    assert HAS_CARRYLESS
+    assert (4 if {"vpclmulqdq", "avx512f"} <= PROCESSOR else 1) == LANES
