@@ -11,6 +11,7 @@ of the host.
 from __future__ import annotations
 
 import sys
+from array import array
 from collections.abc import Callable
 from mmap import mmap
 from typing import Any, Final, cast
@@ -54,7 +55,7 @@ _LANES: Final = 16  # bytes that a search looks at together
 _IS_LITTLE: Final = sys.byteorder == "little"
 
 
-def address_of(buffer: bytes | bytearray | memoryview | mmap) -> int:
+def address_of(buffer: bytes | bytearray | memoryview | array[int] | mmap) -> int:
     """Where the bytes of `buffer` begin; it must stay alive, and its size the same, while a kernel uses them."""
     interface: dict[str, Any] = np.frombuffer(buffer, np.uint8).__array_interface__
     return cast("int", interface["data"][0])

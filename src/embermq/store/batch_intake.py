@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from embermq.errors import BodyTooLarge, IllegalMessage
 from embermq.format.host import HOST_V6_SIZE
+from embermq.kernels.batch_drafts import place_bodies, share_out
 from embermq.kernels.byte_table import ByteTable
-from embermq.kernels.columns import (
-    DRAFT_BODY_AT,
-    DRAFT_BODY_SIZE,
-    DRAFT_BORN_TIME,
-    DRAFT_PROPERTIES_SIZE,
-    DRAFT_QUEUE,
-    DRAFT_SYS_FLAG,
-    DRAFT_WIDTH,
-)
+from embermq.kernels.columns import DRAFT_WIDTH
 from embermq.kernels.compiling import Table
 from embermq.kernels.memory import address_of
 from embermq.kernels.placing import QUEUES_WIDTH
@@ -29,6 +24,14 @@ from embermq.store.intake import Intake, Target
 _STORE_HOST = 0  # the only host there is
 
 
+class _Topic(NamedTuple):
+    """A topic as kernels know it."""
+
+    names: ByteTable  # its own alone
+    rows: Table  # where the numbers of its queues are
+    queues: Table  # where `rows` are: see kernels/placing.py
+
+
 class BatchIntake:
     """Checks batches and gives their messages queues. Used by the one writer thread."""
 
@@ -37,7 +40,7 @@ class BatchIntake:
         self._numbers = numbers
         self._hosts = ByteTable(store_host)
         self._flags = SysFlag.BORN_HOST_V6 if len(store_host) == HOST_V6_SIZE else 0
-        self._queues: dict[bytes, Table] = {}
+        self._topics: dict[bytes, _Topic] = {}
         self._drafts: Table = np.zeros((0, DRAFT_WIDTH), np.int64)
 
     def table(self, batch: MessageBatch, born_time: int) -> DraftTable:
@@ -46,15 +49,14 @@ class BatchIntake:
         target = self._intake.target(batch.topic)
         drafts = self._take_drafts(len(batch))
         size = self._place_bodies(batch, drafts)
-        drafts[:, DRAFT_PROPERTIES_SIZE] = len(properties)  # all have the same
-        drafts[:, DRAFT_QUEUE] = self._choose_queues(batch, target)
-        drafts[:, DRAFT_BORN_TIME] = born_time
-        drafts[:, DRAFT_SYS_FLAG] = self._flags
+        queue, queues = self._choose_queues(batch, target)
+        share_out(drafts, queue, queues, len(properties), born_time, self._flags)
         texts = properties or b"\0"
+        topic = self._topic_of(target)
         return DraftTable(
             drafts, address_of(batch.bodies), size, address_of(texts), len(properties),
-            size + len(batch) * len(properties), ByteTable(target.name).rows, self._queues_of(target), self._hosts.rows,
-            _STORE_HOST, b"", kept=(batch, texts, target.name),
+            size + len(batch) * len(properties), topic.names.rows, topic.queues, self._hosts.rows, _STORE_HOST, b"",
+            kept=(batch, texts),
         )  # fmt: skip
 
     def _take_drafts(self, count: int) -> Table:
@@ -65,31 +67,27 @@ class BatchIntake:
 
     def _place_bodies(self, batch: MessageBatch, drafts: Table) -> int:
         """Write where bodies are; the bytes they take."""
-        size, ends = memoryview(batch.bodies).nbytes, np.frombuffer(batch.ends, np.int64)
-        drafts[0, DRAFT_BODY_AT] = 0
-        drafts[1:, DRAFT_BODY_AT] = ends[:-1]
-        sizes = drafts[:, DRAFT_BODY_SIZE]
-        np.subtract(ends, drafts[:, DRAFT_BODY_AT], out=sizes)
-        if sizes.min() < 0 or ends[-1] > size:
+        size = memoryview(batch.bodies).nbytes
+        placed, largest = place_bodies(address_of(batch.ends), len(batch), size, drafts)
+        if placed < len(batch):
             raise IllegalMessage(f"the ends of a batch for {batch.topic!r} do not rise up to its {size} bytes")
-        largest, limit = int(sizes.max()), self._intake.limits.body_size
+        limit = self._intake.limits.body_size
         if largest > limit:
             raise BodyTooLarge(batch.topic, size=largest, limit=limit)
         return size
 
-    def _choose_queues(self, batch: MessageBatch, target: Target) -> Table | int:
+    def _choose_queues(self, batch: MessageBatch, target: Target) -> tuple[int, int]:
+        """The queue of the first message, and how many take turns; 0 if all go there."""
         if batch.queue is not None:
             self._intake.check_queue(batch.topic, batch.queue, target.queues)
-            return batch.queue
-        turn = self._intake.take_turns(target.name, len(batch))
-        return np.arange(turn, turn + len(batch)) % target.queues
+            return batch.queue, 0
+        return self._intake.take_turns(target.name, len(batch)) % target.queues, target.queues
 
-    def _queues_of(self, target: Target) -> Table:
-        """Where the numbers of the topic's queues are: see kernels/placing.py."""
-        rows = self._queues.get(target.name)
-        if rows is None or len(rows) < target.queues:
+    def _topic_of(self, target: Target) -> _Topic:
+        topic = self._topics.get(target.name)
+        if topic is None or len(topic.rows) < target.queues:
             rows = np.array([self._numbers.row(target.name, queue) for queue in range(target.queues)], np.int64)
-            self._queues[target.name] = rows
-        queues = np.empty((1, QUEUES_WIDTH), np.int64)
-        queues[0] = int(rows.ctypes.data), len(rows)
-        return queues
+            queues = np.empty((1, QUEUES_WIDTH), np.int64)
+            queues[0] = int(rows.ctypes.data), len(rows)
+            topic = self._topics[target.name] = _Topic(ByteTable(target.name), rows, queues)
+        return topic

@@ -14,6 +14,7 @@ import numpy as np
 
 from embermq.format.index_entry import IndexHeader, encode_index_header, index_file_size
 from embermq.format.queue_entry import QUEUE_ENTRY_SIZE
+from embermq.kernels.batch_drafts import place_bodies, share_out
 from embermq.kernels.byte_table import ByteTable
 from embermq.kernels.columns import (
     BYTES_ADDRESS,
@@ -56,6 +57,7 @@ class Rounds:
 
     def run(self, random: Random) -> None:
         self.bytes_and_text(random)
+        self.batch(random)
         self.encode(random)
         self.scan_and_dispatch(random)
         self.index(random)
@@ -68,6 +70,15 @@ class Rounds:
             assert crc32(address, len(data)) == crc32_by_tables(address, len(data)) == zlib.crc32(data)
             hash_text(address, len(data), 0)
             find_byte(address, address + len(data), 0x02)
+
+    def batch(self, random: Random) -> None:
+        ends = np.array([random.choice((*NUMBERS, 50, 60, 70)) for _ in range(random.randrange(9))], np.int64)
+        rows = table(random.randrange(9), DRAFT_WIDTH)
+        for last in (False, True):
+            memory, drafts, *_ = self._memories
+            given = drafts.place_table(rows, last=last)
+            place_bodies(memory.place(ends.tobytes(), last=last), len(ends), random.choice((65, *NUMBERS)), given)
+            share_out(given, random.choice(NUMBERS), random.choice(NUMBERS), 1, 1, 1)
 
     def encode(self, random: Random) -> None:
         sources = Sources(store_host=random.choice(HOSTS), suffix=random.choice(SUFFIXES))
