@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from embermq.net.connection import Connection
 
 MOST_AT_ONCE: Final = 512
-ROUNDS: Final = 3  # before the rest of the program has its turn
 _NOT_NOW: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
 
 
@@ -79,17 +78,10 @@ class SocketReader:
         self._epoll.close()
 
     def _read(self) -> None:
-        """Read what there is, and what has come meanwhile: the more is taken together, the less each costs."""
-        for _ in range(ROUNDS):
-            events = self._epoll.poll(0, MOST_AT_ONCE)
-            if not events:
-                return
-            self._read_from(events)
-
-    def _read_from(self, events: Sequence[tuple[int, int]]) -> None:
+        """Read what there is. What comes meanwhile waits for the next turn, so that peers have their answers sooner."""
         usual: list[Connection] = []
         connections = self._connections
-        for descriptor, _ in events:
+        for descriptor, _ in self._epoll.poll(0, MOST_AT_ONCE):
             connection = connections.get(descriptor)
             if connection is None:
                 continue
