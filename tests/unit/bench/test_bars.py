@@ -58,11 +58,10 @@ def test_what_was_not_measured_is_said_so() -> None:
     assert sum("not measured" in line for line in text_bars(found)) == len(found)
 
 
-def test_put_many_is_judged_by_batches_of_a_thousand_of_1_kib() -> None:
-    case = {"durability": "async", "size": 1024, "batch": 1000, "of_copy": 0.4}
-    others = [case | {"durability": "sync"}, case | {"size": 100}, case | {"batch": 1}]
-    assert put_many_share({"puts": [*({**other, "of_copy": 0.1} for other in others), case]}) == 0.4
-    assert put_many_share({"puts": others}) is None
+def test_put_many_is_judged_by_puts_into_warm_pages() -> None:
+    (bar,) = [one for one in outcomes([], {"put_many_of_copy": 0.4}, {}) if one.unit == "share" and one.found]
+    assert (bar.found, bar.word) == (0.4, "reached")
+    assert put_many_share({"puts": []}) is None
 
 
 def test_growth_is_the_smallest_rate_to_the_largest_of_its_kind() -> None:
