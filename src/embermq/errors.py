@@ -269,7 +269,8 @@ class TopicNotFound(RequestError):
 
     def __init__(self, topic: str, nearest: str | None = None) -> None:
         short, near = topic[:300], f"; the nearest name is {nearest!r}" if nearest else ""
-        super().__init__(f"no topic {short!r}{near}; make it with `ember topic create {short}`")
+        how = "its group makes it" if topic[:1] == "%" else f"make it with `ember topic create {short}`"
+        super().__init__(f"no topic {short!r}{near}; {how}")
         self.topic = topic
 
 

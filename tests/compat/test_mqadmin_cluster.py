@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import wait_until
 from tests.compat.client_tool import texts
 from tests.compat.live_group import LiveGroup, rows
 from tests.compat.scene import Scene
@@ -151,13 +152,41 @@ def first_line(process: subprocess.Popen[bytes], word: str, *, seconds: float = 
     raise AssertionError(f"no {word!r} in {said!r}")
 
 
+@pytest.mark.parametrize("place", ["-b", "-c"])
+def test_replication_of_a_broker_alone(scene: Scene, place: str) -> None:
+    printed = scene.mqadmin("haStatus", place, scene.broker if place == "-b" else scene.cluster_name)
+    told = dict(row for row in (line.lstrip("#").split() for line in printed.splitlines()) if len(row) == 2)
+    assert told["MasterAddr"] == scene.broker
+    assert int(told["MasterCommitLogMaxOffset"]) >= 0
+    assert (told["SlaveNum"], told["InSyncSlaveNum"]) == ("0", "0")
+
+
 @pytest.mark.parametrize(
-    "command", [["haStatus"], ["getColdDataFlowCtrInfo"], ["setCommitLogReadAheadMode", "-m", "0"]]
+    "command", [["getColdDataFlowCtrInfo"], ["setCommitLogReadAheadMode", "-m", "0"], ["listUser"], ["listAcl"]]
 )
 def test_what_there_is_not_is_said(scene: Scene, command: list[str]) -> None:
-    """Replication, and limits for reading old messages."""
+    """Limits for reading old messages, and users while access control is off."""
     if not scene.cluster.is_ember:
-        pytest.skip("RocketMQ has it")
+        pytest.skip("RocketMQ has it, or answers with an exception of its own")
     printed = scene.run_mqadmin(command[0], "-b", scene.broker, *command[1:])
     said = printed["out"] + printed["err"]
     assert "CODE: 3 " in said and "not supported" in said, said
+    assert "have no limits" in said or "--access" in said
+
+
+def test_broker_status_of_pulls(live: LiveGroup) -> None:
+    """What pulls found, and how long that took."""
+    place, scene = live.scene.queue(live.topic, 0), live.scene
+    reader = scene.pull(scene.group())
+    before = scene.ask_admin("fetchBrokerRuntimeStats", scene.broker)["table"]
+    wait_until(lambda: reader.call("fetchSubscribeMessageQueues", live.topic), seconds=15)
+    assert reader.call("pull", place, "*", 99, 1)["status"] == "OFFSET_ILLEGAL"
+
+    def misses() -> bool:
+        table = scene.ask_admin("fetchBrokerRuntimeStats", scene.broker)["table"]
+        return any(float(rate) > 0 for rate in table["getMissTps"].split())
+
+    wait_until(misses, seconds=20)
+    assert set(before) == set(scene.ask_admin("fetchBrokerRuntimeStats", scene.broker)["table"])
+    key = f"0@{live.topic}@{live.group}"
+    assert "statsMinute" in scene.ask_admin("viewBrokerStatsData", scene.broker, "GROUP_GET_LATENCY", key)

@@ -51,6 +51,39 @@ def test_an_unknown_request(line: Line, code: int) -> None:
     check(line.ask(code), ResponseCode.NOT_SUPPORTED, f"request type {code} not supported")
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (50, "createUser"),
+        (354, "nothing to compare"),
+        (902, "start another process"),
+        (908, "nothing to replicate"),
+        (1007, "nothing to replicate"),
+        (2003, "no limits"),
+        (3005, "start the server with --access"),
+    ],
+)
+def test_a_request_for_what_there_is_not_is_told_why(line: Line, code: int, reason: str) -> None:
+    check(line.ask(code), ResponseCode.NOT_SUPPORTED, f"request type {code} not supported", reason)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"no JSON", b'{"clientID":', b"[]", b"null", b'{"clientID":5,"clientId":[],"subscriptionData":1}']
+)
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.HEART_BEAT,
+        RequestCode.LOCK_BATCH_MQ,
+        RequestCode.UNLOCK_BATCH_MQ,
+        RequestCode.CHECK_CLIENT_CONFIG,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
+    ],
+)
+def test_a_body_that_cannot_be_read(line: Line, code: int, body: bytes) -> None:
+    check(line.ask(code, body=body), ResponseCode.INVALID_PARAMETER, "'body'")
+
+
 @pytest.mark.parametrize("name", ["topic", "queueId", "queueOffset", "consumerGroup"])
 def test_a_field_that_is_missing(line: Line, name: str) -> None:
     fields = {key: value for key, value in pull_fields(TOPIC).items() if key != name}
@@ -112,10 +145,6 @@ def test_a_batch_that_lies_about_its_sizes(line: Line) -> None:
     body = (1_000_000).to_bytes(4, "big") + bytes(60)
     answer = line.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields(TOPIC) | {"m": "true"}, body)
     check(answer, ResponseCode.MESSAGE_ILLEGAL, "batch", TOPIC)
-
-
-def test_a_body_that_is_no_json(line: Line) -> None:
-    check(line.ask(RequestCode.HEART_BEAT, {}, b'{"clientID":'), ResponseCode.SYSTEM_ERROR, "no JSON")
 
 
 @pytest.mark.parametrize("code", [PULL, RequestCode.GET_TOPIC_STATS, RequestCode.GET_TOPIC_CONFIG])

@@ -102,6 +102,19 @@ def test_rocketmqs_files_start_both_servers_as_they_are(tmp_path: Path) -> None:
     assert warning["names"] == "sendMessageThreadPoolNums"
 
 
+def test_a_name_server_goes_on_with_the_values_of_rocketmqs(tmp_path: Path) -> None:
+    values, names = tmp_path / "elsewhere" / "kvConfig.json", free_port()
+    values.parent.mkdir()
+    values.write_text('{"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:4"}}}')
+    (tmp_path / "namesrv.conf").write_text(f"listenPort={names}\nkvConfigPath={values}\n")
+    with ServerProcess(tmp_path, "namesrv", "-c", "namesrv.conf"), Line(f"{LOCAL}:{names}") as line:
+        key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders"}
+        assert line.ask(RequestCode.GET_KV_CONFIG, key).fields["value"] == "broker-a:4"
+        line.ask(RequestCode.PUT_KV_CONFIG, key | {"key": "letters", "value": "broker-a:2"})
+    kept = json.loads(values.read_text())["configTable"]["ORDER_TOPIC_CONFIG"]
+    assert kept == {"orders": "broker-a:4", "letters": "broker-a:2"}
+
+
 def test_settings_are_printed_as_the_file_has_them(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text(BROKER_CONF)
     done = run_ember("broker", "-c", "broker.conf", "-p", folder=tmp_path)

@@ -207,14 +207,15 @@ class FastPulls:
                 return 0, NOT_KNOWN
         found = self._now()
         peer.write_places(self._memory.places_address, numbers[PLACE_COUNT], numbers[SIZE])
-        messages = self._note(shapes, runs)
-        pulls, ended = numbers[PULLS], self._now()
+        pulls = numbers[PULLS]
+        messages = self._note(shapes, runs, ms_each=(found - began) * 1000 / pulls)
+        ended = self._now()
         self._observe(RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS, (ended - began) / pulls, pulls)
         self._stages.store.count(messages, found - began)
         self._stages.answer.count(messages, ended - found)
         return taken, ENOUGH if reason == OTHER_WINDOW else reason
 
-    def _note(self, shapes: list[PullShape], runs: list[int]) -> int:
+    def _note(self, shapes: list[PullShape], runs: list[int], *, ms_each: float) -> int:
         """Note where pulls ended, and count them; how many messages they got."""
         offsets, count_gets, messages = self._tables.offsets, self._statistics.count_gets, 0
         for at in range(0, len(runs), RUN_WIDTH):
@@ -224,7 +225,7 @@ class FastPulls:
             if shape.commits:
                 offsets.commit(topic, group, queue, commit_offset)
             offsets.note_pull(topic, group, queue, next_offset)
-            count_gets(topic, queue, group, pulls, records, size)
+            count_gets(topic, queue, group, pulls, records, size, ms=int(ms_each * pulls))
             messages += records
         return messages
 

@@ -57,11 +57,12 @@ class DayMarks(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """The counters of one kind of traffic: that of the queue and that of the topic or group."""
+    """The counters of one kind of traffic: that of the queue and that of the topic or group; and, of gets, the ms."""
 
     narrow: Counter
     wide: Counter
     is_of_users: bool
+    spent: Counter | None = None
 
 
 class BrokerStatistics:
@@ -112,19 +113,27 @@ class BrokerStatistics:
         if path.is_of_users:
             totals.puts_of_users += messages
 
-    def count_get(self, topic: str, queue: int, group: str, messages: int, size: int) -> None:
-        """One pull was answered with so many messages, which may be none."""
-        totals = self._totals
-        if not messages:
-            totals.missed += 1
-            return
-        self.count_gets(topic, queue, group, 1, messages, size)
+    def count_get(self, topic: str, queue: int, group: str, messages: int, size: int, *, ms: int = 0) -> None:
+        """A queue was read for a group, in that time, and so many messages were found, which may be none."""
+        if messages:
+            self.count_gets(topic, queue, group, 1, messages, size, ms=ms)
+        else:
+            self._totals.missed += 1
 
-    def count_gets(self, topic: str, queue: int, group: str, pulls: int, messages: int, size: int) -> None:
-        """So many pulls were answered with so many messages together, and each with one at least."""
+    def count_gets(
+        self, topic: str, queue: int, group: str, pulls: int, messages: int, size: int, *, ms: int = 0
+    ) -> None:
+        """So many pulls were answered with so many messages together, each with one at least, in that time."""
         totals, topic, group = self._totals, _counted_as(topic), _counted_as(group)
         path = self._gets.get((topic, queue, group)) or self._open_get(topic, queue, group)
         self._count(path, messages, size, pulls)
+        spent = path.spent
+        assert spent is not None
+        spent.messages += ms
+        spent.times += pulls
+        if spent.watched != ALL_WINDOWS:
+            self._watch(spent)
+        self.longest_get_ms = max(self.longest_get_ms, ms // pulls)
         totals.found += pulls
         totals.transferred += messages
         if path.is_of_users:
@@ -159,11 +168,6 @@ class BrokerStatistics:
         """How long one send took."""
         self.put_times.add(ms)
         self._add(StatsKind.PUT_TIME, f"{queue}@{_counted_as(topic)}", ms)
-
-    def count_get_time(self, topic: str, queue: int, group: str, ms: int) -> None:
-        """How long one pull took, once there was something to answer with."""
-        self.longest_get_ms = max(self.longest_get_ms, ms)
-        self._add(StatsKind.GET_TIME, f"{queue}@{_counted_as(topic)}@{_counted_as(group)}", ms)
 
     def sample(self) -> None:
         """A second has passed."""
@@ -236,7 +240,8 @@ class BrokerStatistics:
     def _open_get(self, topic: str, queue: int, group: str) -> _Path:
         narrow = self._counter(StatsKind.QUEUE_GET, f"{topic}@{queue}@{group}")
         wide = self._counter(StatsKind.GROUP_GET, f"{topic}@{group}")
-        path = self._gets[topic, queue, group] = _Path(narrow, wide, not is_system_topic(topic))
+        spent = self._counter(StatsKind.GET_TIME, f"{queue}@{topic}@{group}")
+        path = self._gets[topic, queue, group] = _Path(narrow, wide, not is_system_topic(topic), spent)
         return path
 
     def _counter(self, kind: StatsKind, key: str) -> Counter:

@@ -55,7 +55,10 @@ def encode_mode(mode: RequestMode) -> bytes:
 
 def decode_mode(body: bytes) -> RequestMode:
     """Raises CorruptRecord."""
-    return _read_mode(parse_fields(body, "mode"))
+    mode = _read_mode(parse_fields(body, "mode"))
+    if not mode.topic or not mode.group:
+        raise CorruptRecord(0, "mode: topic and consumerGroup must be there")
+    return mode
 
 
 def encode_modes(modes: Modes) -> bytes:

@@ -112,7 +112,7 @@ _OF_NAME_SERVER: Final = """
     defaultThreadPoolQueueCapacity deleteTopicWithBrokerRegistration electMasterMaxRetryCount enableAllTopicList
     enableControllerInNamesrv enableElectUncleanMaster enableShutdownGracefully enableTopicList
     jRaftControllerRPCAddr jRaftElectionTimeoutMs jRaftGroupId jRaftInitConf jRaftScanWaitTimeoutMs
-    jRaftServerId jRaftSnapshotIntervalSecs kvConfigPath mappedFileSize metricGrpcExporterIntervalInMills
+    jRaftServerId jRaftSnapshotIntervalSecs mappedFileSize metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsPromExporterHost
     metricsPromExporterPort needWaitForService notifyBrokerRoleChanged notifyMinBrokerIdChanged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -9,16 +10,19 @@ from embermq.errors import IllegalAttribute
 
 
 class _Attribute(NamedTuple):
-    values: tuple[str, ...]
+    values: tuple[str, ...]  # none: any number
     is_fixed: bool = False  # set when the topic is made, or never
 
 
+_NUMBER: Final = re.compile(r"-1|[0-9]{1,18}", re.ASCII)
 MIXED: Final = "MIXED"
 MESSAGE_TYPE: Final = "message.type"
 _KNOWN: Final = {
     "queue.type": _Attribute(("SimpleCQ", "BatchCQ"), is_fixed=True),
     "cleanup.policy": _Attribute(("DELETE", "COMPACTION"), is_fixed=True),
     MESSAGE_TYPE: _Attribute(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", MIXED)),
+    # How long tiered storage keeps messages. It is kept for a RocketMQ that has one; without, neither broker obeys it.
+    "reserve.time": _Attribute(()),
 }
 
 
@@ -52,9 +56,15 @@ def apply_changes(current: Mapping[str, str], changes: Mapping[str, str], *, is_
                 raise IllegalAttribute(name, "it is fixed when the topic is made")
             del result[name]
             continue
-        if value not in known.values:
-            raise IllegalAttribute(name, f"{value[:80]!r} is none of {', '.join(known.values)}")
+        _check_value(name, value, known.values)
         if known.is_fixed and not is_new and current.get(name, known.values[0]) != value:
             raise IllegalAttribute(name, "it is fixed when the topic is made")
         result[name] = value
     return result
+
+
+def _check_value(name: str, value: str, values: tuple[str, ...]) -> None:
+    if values and value not in values:
+        raise IllegalAttribute(name, f"{value[:80]!r} is none of {', '.join(values)}")
+    if not values and not _NUMBER.fullmatch(value):
+        raise IllegalAttribute(name, f"{value[:80]!r} is no number, -1 or more")

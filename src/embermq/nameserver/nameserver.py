@@ -25,7 +25,8 @@ SETTINGS_FILE: Final = "namesrv.conf"
 class NameServer:
     """Answers where topics are. Everything runs in one thread.
 
-    With a `directory`, the key-value table and settings changed at run time are kept there; without, nothing is.
+    With a `directory`, the key-value table and settings changed at run time are kept there; without, nothing is. The
+    table can have a file of its own, `key_values`.
     `fixed` are settings of the process, in RocketMQ's words, which are shown beside our own.
     """
 
@@ -35,6 +36,7 @@ class NameServer:
         *,
         clock: Clock | None = None,
         directory: Path | None = None,
+        key_values: Path | None = None,
         check: Check | None = None,
         observe: Observe = observe_nothing,
         fixed: Mapping[str, str] | None = None,
@@ -43,9 +45,9 @@ class NameServer:
         self.settings = LiveSettings(
             settings or NameServerSettings(), None if directory is None else directory / SETTINGS_FILE, fixed=fixed
         )
-        self.key_values = KeyValues(
-            None if directory is None else directory / KEY_VALUES_FILE, limit=self.settings.current.max_key_values
-        )
+        if directory is not None and key_values is None:
+            key_values = directory / KEY_VALUES_FILE
+        self.key_values = KeyValues(key_values, limit=self.settings.current.max_key_values)
         self.routes = Routes(clock, self.settings)
         self.router = Router(check=check, observe=observe)
         self.router.add(RoutingHandlers(self.routes, self.key_values, self.settings, clock).routes())

@@ -18,6 +18,7 @@ from embermq.format.command import Command
 from embermq.format.frame import MAX_FRAME_SIZE
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
+from embermq.rpc.unserved import reason_of
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class Router:
 
     def _handler_of(self, request: Command) -> Handler:
         if request.code not in self._handlers:
-            raise NotSupported(f"request type {request.code} not supported; a newer EmberMQ may serve it")
+            raise NotSupported(f"request type {request.code} not supported; {reason_of(request.code)}")
         self._check_size(request)
         return self._handlers[request.code][0]
 

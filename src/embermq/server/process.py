@@ -187,6 +187,7 @@ class Process:
             NameServerSettings.make(self._settings.name_server_values),
             clock=self._clock,
             directory=self._folder / NAME_SERVER_FOLDER,
+            key_values=None if server.key_values_path is None else Path(server.key_values_path),
             check=door.access.check if door.access is not None else None,
             fixed=name_server_properties(server),
         )

@@ -68,6 +68,7 @@ _TLS_KNOWN: Final = frozenset({*_TLS, *_TLS_SWITCHES, _TLS_NEEDS_CLIENT, *_TLS_U
 _NAME_SERVER_KEYS: Final = {
     "bindAddress": "name_server_listen",
     "listenPort": "name_server_port",
+    "kvConfigPath": "key_values_path",
     "serverChannelMaxIdleTimeSeconds": "idle_timeout_s",
 }
 
@@ -124,7 +125,9 @@ def broker_properties(settings: Settings) -> dict[str, str]:
 
 def name_server_properties(server: ServerSettings) -> dict[str, str]:
     """What the answer to GET_NAMESERVER_CONFIG holds."""
+    key_values = {} if server.key_values_path is None else {"kvConfigPath": server.key_values_path}
     return {
+        **key_values,
         "bindAddress": server.name_server_listen,
         "listenPort": str(server.name_server_port),
         "serverChannelMaxIdleTimeSeconds": str(server.idle_timeout_s),
@@ -186,7 +189,7 @@ def _name_server_settings(values: Mapping[str, str]) -> Settings:
     for key, text in values.items():
         if key in _NAME_SERVER_KEYS:
             if text.strip():
-                found[_NAME_SERVER_KEYS[key]] = read_value(key, text)
+                found[_NAME_SERVER_KEYS[key]] = read_value(key, text) if key in KEYS else text.strip()
         elif key in ROCKETMQ_NAMES:
             own[ROCKETMQ_NAMES[key]] = text.strip()
         elif key in UNUSED_OF_NAME_SERVER or key in _TLS_UNUSED:

@@ -28,6 +28,9 @@ class ServerSettings:
     )
     advertise: str | None = setting(None, "address", "the broker's address as clients reach it; empty: `listen`")
     store_path: str = setting("ember-data", "directory", "where messages and tables are kept")
+    key_values_path: str | None = setting(
+        None, "file", "the name server's key-value table; empty: namesrv/kvConfig.json in `store_path`"
+    )
     http_listen: str = setting("127.0.0.1", "address", "where /metrics and /healthz are served")
     http_port: int = setting(5557, "port", "of /metrics and /healthz; any other if it is taken, -1 for none")
     max_connections: int = setting(10_000, "count", "connections that a broker keeps open; more are refused")

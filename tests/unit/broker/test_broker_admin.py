@@ -171,6 +171,13 @@ def test_the_figures_of_the_broker(broker: Administering) -> None:
     assert decode_runtime(broker.answer(request).data)["putMessageTimesTotal"] == "3"
 
 
+def test_nobody_copies_the_broker(broker: Administering) -> None:
+    broker.store.put_many(some_messages(3))
+    told = json.loads(broker.ask(RequestCode.GET_BROKER_HA_STATUS).data)
+    assert (told["master"], told["inSyncSlaveNums"], told["haConnectionInfo"]) == (True, 0, [])
+    assert told["masterCommitLogMaxOffset"] == broker.store.state().log_written
+
+
 def test_expired_log_files_go_when_asked(broker: Administering) -> None:
     broker.store.put_many(some_messages(1000))
     broker.live.change({}, {"delete_pause_ms": 0, "disk_max_ratio": 1.0}, by="test")

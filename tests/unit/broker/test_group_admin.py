@@ -66,6 +66,22 @@ def test_a_body_that_is_no_group(broker: Administering, code: RequestCode, body:
     assert broker.ask(code, body=body).code == ResponseCode.INVALID_PARAMETER
 
 
+def test_attributes_of_a_group_are_those_it_came_with(broker: Administering) -> None:
+    broker.groups.save(GroupConfig("older", attributes={"from.elsewhere": "1", "other": "2"}))
+
+    def update(group: str, **attributes: str) -> tuple[int, str | None]:
+        answer = broker.ask(UPDATE, body=encode_group(GroupConfig(group, attributes=attributes)))
+        return answer.code, answer.remark
+
+    assert update("newer", **{"+a": "b"}) == (ResponseCode.SYSTEM_ERROR, "attribute 'a': groups have no attributes")
+    assert broker.groups.find("newer") is None
+    assert update("older") == (ResponseCode.SUCCESS, None)
+    assert update("older", **{"-other": "", "+from.elsewhere": "3"}) == (ResponseCode.SUCCESS, None)
+    assert update("older", **{"+more": "4"})[0] == ResponseCode.SYSTEM_ERROR
+    found = broker.groups.find("older")
+    assert found is not None and found.attributes == {"from.elsewhere": "3"}
+
+
 def test_many_groups_at_once(broker: Administering) -> None:
     groups = [GroupConfig(f"g{number}", max_retries=number) for number in range(3)]
     assert broker.ask(UPDATE_LIST, body=encode_group_configs(groups)).code == 0

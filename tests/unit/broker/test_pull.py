@@ -11,6 +11,7 @@ import pytest
 from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.format.command import Command, make_request
+from embermq.format.stats_body import StatsKind
 from embermq.model.codes import ResponseCode
 from embermq.model.flags import Permission
 from embermq.model.group import GroupConfig
@@ -48,6 +49,20 @@ def test_every_place_has_its_answer(tmp_path: Path, offset: int, code: int, rema
         assert offsets(answer) == (next_offset, 0, 5)
         assert answer.fields["suggestWhichBrokerId"] == "0"
         assert bodies(answer) == ([b"%d" % n for n in range(offset, 5)] if code == 0 else [])
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_pulls_are_counted_by_what_they_find(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        for offset in (0, 3, 5, 9):
+            await client.pull(offset=offset)
+        totals = broker.statistics.totals
+        assert (totals.found, totals.missed, totals.transferred) == (2, 2, 7)
+        (counter,) = broker.statistics.counters(StatsKind.GET_TIME).values()
+        assert counter.times == 2
 
     with_broker(tmp_path / "store", work)
 

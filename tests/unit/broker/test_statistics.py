@@ -97,12 +97,14 @@ def test_gets_are_counted_by_group_and_queue(statistics: BrokerStatistics, clock
 def test_times_send_backs_and_dead_letters(statistics: BrokerStatistics, clock: ManualClock) -> None:
     statistics.count_put_time("orders", 3, 20)
     statistics.count_put_time("orders", 3, 40)
-    statistics.count_get_time("orders", 3, "billing", 5)
+    statistics.count_get("orders", 3, "billing", 1, 10, ms=5)
+    statistics.count_gets("orders", 3, "billing", 3, 6, 60, ms=3)
     statistics.count_send_back("%RETRY%billing", "billing")
     statistics.count_dead_letter("orders", "billing")
     run(statistics, clock, seconds=10)
     assert statistics.minute("TOPIC_PUT_LATENCY", "3@orders") == Figures(60, 6.0, 30.0)
-    assert statistics.minute("GROUP_GET_LATENCY", "3@orders@billing") == Figures(5, 0.5, 5.0)
+    assert statistics.minute("GROUP_GET_LATENCY", "3@orders@billing") == Figures(8, 0.8, 2.0)
+    assert statistics.longest_get_ms == 5
     assert statistics.minute("SNDBCK_PUT_NUMS", "%RETRY%billing@billing") == Figures(1, 0.1, 1.0)
     assert statistics.minute("SNDBCK2DLQ_TIMES", "null@orders@billing@SEND_BACK_TO_DLQ") == Figures(1, 0.1, 1.0)
 

@@ -133,7 +133,8 @@ def test_numbers_that_cannot_be(broker: Administering, field: str, value: str) -
         ("+queue.type", "+name=value sets one"),
         ("+queue.type=Other", "is none of SimpleCQ, BatchCQ"),
         ("+no.such=1", "there is no such attribute"),
-        ("+reserve.time=1", "there is no such attribute"),
+        ("+reserve.time=long", "is no number"),
+        ("+reserve.time=-2", "is no number"),
         ("-message.type", "it is not set"),
         ("+message.type=FIFO,+message.type=DELAY", "it is there twice"),
         ("+message.type=FIFO,-message.type", "set and taken away"),
@@ -160,6 +161,8 @@ def test_attributes_are_set_changed_and_taken_away(broker: Administering) -> Non
     assert attributes_after("+message.type=FIFO")["message.type"] == "FIFO"
     assert attributes_after("-message.type") == {"queue.type": "BatchCQ"}
     assert attributes_after("+queue.type=BatchCQ") == {"queue.type": "BatchCQ"}
+    assert attributes_after("+reserve.time=3600")["reserve.time"] == "3600"
+    assert attributes_after("+reserve.time=-1")["reserve.time"] == "-1"
 
 
 @pytest.mark.parametrize("change", ["+queue.type=SimpleCQ", "-queue.type", "+cleanup.policy=COMPACTION"])

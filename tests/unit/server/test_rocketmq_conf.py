@@ -66,6 +66,7 @@ def test_every_setting_of_a_running_name_server_is_known() -> None:
     assert set(settings.unused) == (set(golden) & UNUSED_OF_NAME_SERVER) - set(ROCKETMQ_NAMES)
     assert str(settings.server.name_server_port) == golden["listenPort"]
     assert settings.server.name_server_listen == golden["bindAddress"]
+    assert settings.server.key_values_path == golden["kvConfigPath"]
 
 
 def test_what_we_take_from_a_broker_is_given_back_the_same() -> None:

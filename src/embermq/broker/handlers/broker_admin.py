@@ -12,7 +12,7 @@ from embermq.broker.runtime_info import RuntimeInfo
 from embermq.errors import IllegalField
 from embermq.format.command import Command, make_answer
 from embermq.format.java_properties import decode_properties, format_properties
-from embermq.format.runtime_body import encode_runtime
+from embermq.format.runtime_body import encode_copies, encode_runtime
 from embermq.format.tables import version_members
 from embermq.model.codes import RequestCode
 from embermq.rpc.peer import Peer
@@ -35,6 +35,7 @@ class BrokerAdminHandlers:
             RequestCode.UPDATE_BROKER_CONFIG: self.change,
             RequestCode.GET_BROKER_CONFIG: self.show,
             RequestCode.GET_BROKER_RUNTIME_INFO: self.figures,
+            RequestCode.GET_BROKER_HA_STATUS: self.copies,
             RequestCode.CLEAN_EXPIRED_QUEUES: self.clean_queues,
             RequestCode.CLEAN_UNUSED_TOPICS: self.clean_topics,
             RequestCode.DELETE_EXPIRED_LOG: self.clean_log,
@@ -55,6 +56,10 @@ class BrokerAdminHandlers:
 
     def figures(self, peer: Peer, request: Command) -> Command:
         return make_answer(request, body=encode_runtime(self._runtime.table()))
+
+    def copies(self, peer: Peer, request: Command) -> Command:
+        """Who copies this broker: nobody."""
+        return make_answer(request, body=encode_copies(self._store.state().log_written))
 
     async def clean_queues(self, peer: Peer, request: Command) -> Command:
         """Delete queue files whose messages are gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from embermq.broker.consumer_group import Client
+from embermq.broker.handlers.paging import read_body
 from embermq.broker.locks import QueueLocks
 from embermq.broker.membership import Membership
 from embermq.broker.settings import BrokerSettings
@@ -26,6 +27,7 @@ from embermq.format.heartbeat_body import decode_heartbeat, read_subscribed
 from embermq.format.json_fields import parse_fields
 from embermq.format.lock_body import decode_lock_request, encode_locked
 from embermq.model.codes import RequestCode, ResponseCode
+from embermq.model.subscription import Subscribed
 from embermq.rpc.fields import read_text
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Handler
@@ -54,7 +56,7 @@ class ClientHandlers:
         }
 
     def heartbeat(self, peer: Peer, request: Command) -> Command:
-        is_full_wanted = self._membership.heartbeat(peer, request, decode_heartbeat(request.data))
+        is_full_wanted = self._membership.heartbeat(peer, request, read_body(request.data, decode_heartbeat))
         is_changed = "true" if is_full_wanted else "false"
         return make_answer(request, fields={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": is_changed})
 
@@ -73,23 +75,20 @@ class ClientHandlers:
 
     def check_config(self, peer: Peer, request: Command) -> Command:
         """Whether the broker can evaluate what a consumer subscribes to. Raises IllegalFilter or FiltersOff."""
-        subscription = parse_fields(request.data, "client configuration").find_fields("subscriptionData")
-        if subscription is None:
-            return make_answer(request)
-        wanted = read_subscribed(subscription.members, "subscriptionData")
-        if wanted.is_tags:
+        wanted = read_body(request.data, _decode_config)
+        if wanted is None or wanted.is_tags:
             return make_answer(request)
         check_kind(wanted.expression_type, self.settings)
         parse_sql(wanted.expression)
         return make_answer(request)
 
     def lock(self, peer: Peer, request: Command) -> Command:
-        wanted = decode_lock_request(request.data)
+        wanted = read_body(request.data, decode_lock_request)
         owned = self._locks.lock(wanted.group, wanted.client_id, wanted.queues)
         return make_answer(request, body=encode_locked(owned))
 
     def unlock(self, peer: Peer, request: Command) -> Command:
-        given = decode_lock_request(request.data)
+        given = read_body(request.data, decode_lock_request)
         self._locks.unlock(given.group, given.client_id, given.queues)
         return make_answer(request)
 
@@ -132,6 +131,12 @@ class ClientHandlers:
             )
             for client in self._membership.producers(group)
         ]
+
+
+def _decode_config(data: bytes) -> Subscribed | None:
+    """What a consumer that starts subscribes to, if it says so. Raises CorruptRecord."""
+    subscription = parse_fields(data, "client configuration").find_fields("subscriptionData")
+    return None if subscription is None else read_subscribed(subscription.members, "subscriptionData")
 
 
 def _connected(clients: Iterable[Client]) -> tuple[Connected, ...]:

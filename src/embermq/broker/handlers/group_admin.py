@@ -9,7 +9,7 @@ from typing import Final
 from embermq.broker.handlers.paging import find_page, read_body
 from embermq.broker.request_modes import RequestModes
 from embermq.broker.statistics import BrokerStatistics
-from embermq.errors import GroupNotFound, IllegalField
+from embermq.errors import GroupNotFound, IllegalAttribute, IllegalField
 from embermq.format.command import Command, make_answer
 from embermq.format.group_body import (
     Readable,
@@ -111,7 +111,7 @@ class GroupAdminHandlers:
         return make_answer(request, body=body)
 
     def _save(self, peer: Peer, wanted: list[GroupConfig]) -> None:
-        configs = [_checked(config) for config in wanted]
+        configs = [_checked(config, self._groups.find(config.name)) for config in wanted]
         changed = [config for config in configs if self._groups.find(config.name) != config]
         if changed:
             self._groups.save(*changed)
@@ -124,10 +124,18 @@ class GroupAdminHandlers:
                 self._offsets.take_reset(topic, group, queue)
 
 
-def _checked(config: GroupConfig) -> GroupConfig:
-    """`config` with plain attribute names. Raises IllegalGroup or IllegalField."""
+def _checked(config: GroupConfig, current: GroupConfig | None) -> GroupConfig:
+    """`config` with the attributes it is to have: a group has none but those it came with. Raises a RequestError."""
     check_group(config.name)
     if not 0 <= config.retry_queues <= MOST_RETRY_QUEUES:
         raise IllegalField("retryQueueNums", f"{config.retry_queues} queues; 0 to {MOST_RETRY_QUEUES} are possible")
-    attributes = {name.removeprefix("+"): value for name, value in config.attributes.items() if name[:1] != "-"}
+    attributes = dict(current.attributes) if current else {}
+    for signed, value in config.attributes.items():
+        name = signed.lstrip("+-")
+        if name not in attributes:
+            raise IllegalAttribute(name, "groups have no attributes")
+        if signed[:1] == "-":
+            del attributes[name]
+        else:
+            attributes[name] = value
     return replace(config, attributes=attributes)

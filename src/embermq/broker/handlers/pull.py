@@ -186,13 +186,15 @@ class PullHandlers:
         status = found.status
         if status is ReadStatus.FOUND:
             offsets.note_pull(topic, group, queue, found.next_offset)
-            self._statistics.count_get(topic, queue, group, found.records, found.size)
+            spent_ms = int((read - understood) * 1000)
+            self._statistics.count_get(topic, queue, group, found.records, found.size, ms=spent_ms)
             answer = found_answer(request, pull.topic, pull.group, found)
             self.note_puller(peer)
             self._stages.read.count(found.records, understood - began)
             self._stages.store.count(found.records, read - understood)
             self._stages.answer.count(found.records, now() - read)
             return answer
+        self._statistics.count_get(topic, queue, group, 0, 0)
         is_looking = parked is not None and wanted is not None and status is ReadStatus.NO_MATCH
         if parked and is_looking and self._polls.park_again(topic, queue, parked, offset=found.next_offset):
             return None

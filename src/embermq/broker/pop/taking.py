@@ -237,7 +237,7 @@ class PopReader:
         return offset, found
 
     def _read(self, taking: Taking, topic: str, queue: int, offset: int) -> Found:
-        return self._tables.store.read(
+        found = self._tables.store.read(
             topic,
             queue=queue,
             offset=offset,
@@ -246,6 +246,9 @@ class PopReader:
             accept=taking.ask.accept,
             wanted=taking.ask.wanted,
         )
+        if not found.records:
+            self._statistics.count_get(topic, queue, taking.ask.group, 0, 0)
+        return found
 
     def _add(self, taking: Taking, topic: str, kind: int, queue: int, found: Found, *, start: int) -> PoppedQueue:
         offsets: list[int] = []
