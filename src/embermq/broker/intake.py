@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from embermq.broker.locks import QueueLocks
 from embermq.broker.parking import Parking, Target, names_time, split_timer
-from embermq.broker.retries import retry_limit
+from embermq.broker.retries import retry_limit, retrying_group
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.topics import BrokerTopics
 from embermq.broker.transactions.halves import CHECK_ROOM, HALF_QUEUE, SentHalf, hide, is_transactional
@@ -39,6 +39,7 @@ from embermq.kernels.commands import SendCommand
 from embermq.model.codes import RequestCode
 from embermq.model.flags import Permission, SysFlag
 from embermq.model.message import Host
+from embermq.model.pop import REVIVE_TOPIC_PREFIX
 from embermq.model.properties import (
     CHECK_IMMUNITY_TIME,
     CLUSTER,
@@ -320,7 +321,7 @@ class Intake:
     def _head(self, request: Command, fields: Mapping[str, str]) -> _Head:
         name = read_text(fields, "b")
         check_topic(name)
-        if name in UNSENDABLE_TOPICS:
+        if name in UNSENDABLE_TOPICS or name.startswith(REVIVE_TOPIC_PREFIX):
             raise NotPermitted(f"topic {name!r} belongs to the broker; nobody may send to it")
         if not self.settings.permission & Permission.WRITE:
             raise NotPermitted(f"broker {self.settings.name!r} takes no messages; give it write permission")
@@ -344,7 +345,7 @@ class Intake:
 
     def _topic(self, name: str, fields: Mapping[str, str]) -> TopicConfig:
         if name.startswith(RETRY_PREFIX):
-            group = self._groups.read(name.removeprefix(RETRY_PREFIX))
+            group = retrying_group(name, self._groups, self._topics)
             return self._topics.ensure(name, queues=max(group.retry_queues, 1))
         queues = find_integer(fields, "d", limit=I32)
         return self._topics.for_send(name, template=fields.get("c") or "", queues=4 if queues is None else queues)
@@ -359,11 +360,11 @@ class Intake:
         name = head.topic.name
         if not name.startswith(RETRY_PREFIX):
             return Target(name, head.queue, properties)
-        group = name.removeprefix(RETRY_PREFIX)
-        limit = retry_limit(request, find_integer(fields, "l", limit=I32), self._groups.read(group))
-        if head.reconsume_times <= limit and not self._locks.is_any_locked(group):
+        group = retrying_group(name, self._groups, self._topics)
+        limit = retry_limit(request, find_integer(fields, "l", limit=I32), group)
+        if head.reconsume_times <= limit and not self._locks.is_any_locked(group.name):
             return Target(name, head.queue, properties)
-        dead = self._topics.ensure(DEAD_LETTER_PREFIX + group)
+        dead = self._topics.ensure(DEAD_LETTER_PREFIX + group.name)
         return Target(dead.name, 0, properties | {DELAY: "-1"})
 
     def _hide(self, target: Target, unique_id: str, *, group: str) -> Target:

@@ -15,6 +15,7 @@ from embermq.model.flags import Permission
 from embermq.model.group import GroupConfig
 from embermq.model.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, format_properties
 from embermq.model.topic import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from embermq.store.groups import Groups
 
 FIRST_LEVEL: Final = 3  # the delay of the first retry, when the client does not say
 LIMIT_VERSION: Final = 121  # clients from then on say how often a message may be retried
@@ -24,6 +25,19 @@ UNIT_FLAG: Final = 2  # of the retry topic of a client that works in units
 def retry_limit(request: Command, asked: int | None, group: GroupConfig) -> int:
     """How often a message may be retried: as the client asks, where it is new enough to mean that, else its group."""
     return asked if asked is not None and request.version >= LIMIT_VERSION else group.max_retries
+
+
+def retrying_group(name: str, groups: Groups, topics: BrokerTopics) -> GroupConfig:
+    """The group that a retry topic belongs to, made if it is new and may be. Raises GroupNotFound or IllegalGroup.
+
+    %RETRY%a_b is that of group `a` for what it popped of topic `b`, where there are these, and no group `a_b`.
+    """
+    text = name.removeprefix(RETRY_PREFIX)
+    found, at = groups.find(text), text.find("_")
+    while found is None and at >= 0:
+        found = groups.find(text[:at]) if topics.find(text[at + 1 :]) is not None else None
+        at = text.find("_", at + 1)
+    return found or groups.read(text)
 
 
 class GivenBack(NamedTuple):

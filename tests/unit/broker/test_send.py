@@ -127,6 +127,7 @@ def test_a_new_topic_is_made_after_its_template_and_told(tmp_path: Path) -> None
         ({"b": "../x"}, ResponseCode.INVALID_PARAMETER, "illegal topic"),
         ({"b": "x" * 128}, ResponseCode.INVALID_PARAMETER, "limit 127"),
         ({"b": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION, "belongs to the broker"),
+        ({"b": "rmq_sys_REVIVE_LOG_DefaultCluster"}, ResponseCode.NO_PERMISSION, "belongs to the broker"),
         ({"b": "oders", "c": "no-template"}, ResponseCode.TOPIC_NOT_EXIST, "nearest name is 'orders'"),
         ({"e": "4"}, ResponseCode.INVALID_PARAMETER, "queues 0 to 3"),
         ({"e": "many"}, ResponseCode.INVALID_PARAMETER, "no number"),

@@ -141,3 +141,25 @@ def test_a_message_sent_to_a_retry_topic_too_often_is_a_dead_letter(tmp_path: Pa
         await until(lambda: [each.body for each in all_of(broker, "%RETRY%billing")] == [b"y"])
 
     with_broker(tmp_path / "store", work, clock=clock, **LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("topic", "group"),
+    [
+        ("%RETRY%my_team_my_orders", "my_team"),  # of what it popped
+        ("%RETRY%my_team", "my_team"),
+        ("%RETRY%my_team_elsewhere", "my_team_elsewhere"),  # no such topic
+        ("%RETRY%other_my_orders", "other_my_orders"),  # no such group
+    ],
+)
+def test_a_retry_topic_belongs_to_a_group_that_there_is(tmp_path: Path, topic: str, group: str) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        broker.groups.save(GroupConfig("my_team"))
+        broker.topics.ensure("my_orders")
+        too_often = {**send_fields(topic, UNIQ_KEY="I"), "j": "3", "l": "2"}
+        assert (await client.ask(310, too_often, b"x")).code == 0
+        assert [each.body for each in all_of(broker, f"%DLQ%{group}")] == [b"x"]
+        assert {name for name in broker.groups.table().groups if "_" in name and name.islower()} == {"my_team", group}
+
+    with_broker(tmp_path / "store", work)
