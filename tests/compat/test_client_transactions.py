@@ -97,6 +97,13 @@ def test_nothing_is_asked_before_its_time(story: Story) -> None:
         assert question["at"] - question["bornTimestamp"] >= TIMEOUT_MS
 
 
+def test_nothing_unknown_is_seen_before_its_producer_was_asked(story: Story) -> None:
+    """tx.unknown-not-visible"""
+    for fate in ("asked", "asked twice", "failed"):
+        (found,) = [each for each in story.deliveries if text(each) == fate]
+        assert found["at"] >= max(question["at"] for question in story.asked(fate))
+
+
 def test_a_question_shows_the_message(story: Story) -> None:
     """tx.check-content"""
     (question,) = story.asked("asked")
@@ -116,7 +123,7 @@ def test_a_committed_message_is_the_one_that_was_sent(story: Story) -> None:
 
 
 def test_a_message_is_not_visible_while_its_local_transaction_runs(eager: Scene) -> None:
-    """tx.half-invisible, tx.unknown-not-visible"""
+    """tx.half-invisible"""
     topic, producer = eager.topic(1), eager.transaction_producer(eager.group())
     consumer = eager.push(eager.group(), {topic: "*"})
     began = time.time() * 1000
