@@ -89,7 +89,8 @@ def test_a_reply_is_pushed_to_whoever_asked_and_kept(tmp_path: Path, code: int) 
         ((pushed, _),) = requester.peer.calls
         assert (pushed.code, pushed.data) == (RequestCode.PUSH_REPLY_TO_CLIENT, b"the answer")
         assert "CORRELATION_ID\x01C1\x02" in pushed.fields["properties"]
-        assert "PUSH_REPLY_TIME\x01" in pushed.fields["properties"]
+        for name in ("PUSH_REPLY_TIME", "MSG_REGION", "TRACE_ON"):
+            assert f"{name}\x01" in pushed.fields["properties"]
         assert pushed.fields["bornHost"] == str(replier.peer.peer)
         assert pushed.fields["storeHost"] == "127.0.0.1:10911"
         await until(lambda: len(broker.store.get("DefaultCluster_REPLY_TOPIC", queue=0, offset=0)) == 1)

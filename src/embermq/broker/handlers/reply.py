@@ -82,7 +82,7 @@ class ReplyHandlers:
         if requester is None:
             raise NotOnline(f"channel of {client!r} not found; the client that asked is no longer connected")
         now = self._clock.now_ms()
-        properties[PUSH_REPLY_TIME] = str(now)
+        properties |= {**self._always, PUSH_REPLY_TIME: str(now)}
         told = {
             "producerGroup": fields.get("a", ""),
             "topic": fields.get("b", ""),
