@@ -422,3 +422,36 @@ def is_known(scene: Scene, producer: GoProducer, topic: str) -> bool:
     except Refused:
         return False
     return bool(found["connectionSet"])
+
+
+def test_a_running_consumer_is_moved_back_by_an_administrator(
+    go: GoTool, producer: GoProducer, scene: Scene, topic: str, fresh: Callable[[str], str]
+) -> None:
+    group, messages = fresh("group"), some(topic, 12)
+    consumer = go.push_consumer(fresh("consumer"), topic, group=group)
+    producer.send(messages)
+    assert sorted(bodies(consumer.received(12))) == sorted(texts(messages))
+    printed = scene.mqadmin("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0")
+    assert len([line for line in printed.splitlines() if line.startswith(scene.broker_name)]) == QUEUES
+    again = consumer.received(24, wait_ms=60_000)  # the client waits for 10 s before it obeys
+    assert Counter(bodies(again)) == Counter(texts(messages) * 2)
+    consumer.stop()
+
+
+def test_a_running_consumer_tells_an_administrator_of_itself(
+    go: GoTool, producer: GoProducer, scene: Scene, topic: str, fresh: Callable[[str], str]
+) -> None:
+    group = fresh("group")
+    consumer = go.push_consumer(fresh("consumer"), topic, group=group, expression="eu || us")
+    (sent,) = producer.send([{"topic": topic, "body": "hello", "tags": "eu"}])
+    assert bodies(consumer.received(1)) == ["hello"]
+    found = scene.ask_admin("examineConsumerConnectionInfo", group)
+    (connection,) = found["connectionSet"]
+    assert connection["language"] == "GO"
+    assert found["subscriptionTable"][topic]["subString"] == "eu || us"
+    told = scene.ask_admin("getConsumerRunningInfo", group, connection["clientId"], False)
+    assert {key.rsplit("/", 1)[1] for key in told["mqTable"] if key.startswith(f"{topic}/")} == set("0123")
+    asked = ("consumeMessageDirectly", group, connection["clientId"], topic, sent["offsetId"])
+    assert scene.ask_admin(*asked)["consumeResult"] == "CR_SUCCESS"
+    assert bodies(consumer.received(2)) == ["hello", "hello"]
+    consumer.stop()
