@@ -72,17 +72,18 @@ def is_loaded() -> bool:
     return _loaded.is_set()
 
 
-def load() -> None:
+def load(unwanted: threading.Event | None = None) -> None:
     """Load all kernels, and compile them first if that is needed; once, however often and by whom it is called.
 
-    Raises EngineError, ImportError or OSError; then nothing is loaded, and another call tries again.
+    Raises EngineError, ImportError or OSError; then nothing is loaded, and another call tries again. So it does
+    soon after `unwanted` is set: a process that wants to end does not wait for what it will not use.
     """
     with _lock:
         if _loaded.is_set():
             return
         if not is_installed():
             raise EngineMissing("numba is not installed (extra `fast`), or EMBERMQ_ENGINE is off")
-        _load()
+        _load(unwanted or threading.Event())
         _loaded.set()
 
 
@@ -97,7 +98,10 @@ def try_load() -> bool:
 
 
 def give_up() -> None:
-    """End a compilation that runs, for a process that wants to end, too: whoever waits for it gets CompileFailed."""
+    """End a compilation that runs, for a process that wants to end, too: whoever waits for it gets CompileFailed.
+
+    One that is about to begin is ended by `unwanted`, which must be set before.
+    """
     for process in tuple(_compiling):
         process.terminate()
 
@@ -107,11 +111,11 @@ def compile_into(folder: str) -> None:
     from embermq.kernels.cache_folder import check_private, mark_complete
 
     check_private(Path(folder))  # numba would take another one, which nobody knows of
-    _import_all(Path(folder))
+    _import_all(Path(folder), threading.Event())
     mark_complete(Path(folder))
 
 
-def _load() -> None:
+def _load(unwanted: threading.Event) -> None:
     import shutil
 
     from embermq.kernels.cache_folder import is_complete, mark_complete, remove_unused
@@ -120,8 +124,8 @@ def _load() -> None:
     folder, is_kept = _make_folder()
     try:
         if not is_complete(folder):
-            _compile_apart(folder)
-        _import_all(folder)
+            _compile_apart(folder, unwanted)
+        _import_all(folder, unwanted)
         if is_kept:
             mark_complete(folder)
             for path in remove_unused(folder):
@@ -149,7 +153,7 @@ def _make_folder() -> tuple[Path, bool]:
     return folder, True
 
 
-def _compile_apart(folder: Path) -> None:
+def _compile_apart(folder: Path, unwanted: threading.Event) -> None:
     """Compile in another process. Raises CompileFailed."""
     from subprocess import DEVNULL, PIPE, Popen
 
@@ -158,6 +162,8 @@ def _compile_apart(folder: Path) -> None:
     command = [sys.executable, "-c", _COMPILE, str(folder), *sys.path]
     with Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, text=True, errors="replace") as process:
         _compiling.append(process)
+        if unwanted.is_set():  # before it could be ended by others
+            process.terminate()
         try:
             _, said = process.communicate()
         finally:
@@ -167,8 +173,8 @@ def _compile_apart(folder: Path) -> None:
         raise CompileFailed(process.returncode, lines[-1])
 
 
-def _import_all(folder: Path) -> None:
-    """Import every module with kernels; their code is found in `folder`, or put there."""
+def _import_all(folder: Path, unwanted: threading.Event) -> None:
+    """Import every module with kernels; their code is found in `folder`, or put there. Raises EngineError."""
     from embermq.kernels.cache_name import kernel_files
 
     settings = importlib.import_module("numba").config
@@ -176,6 +182,8 @@ def _import_all(folder: Path) -> None:
     try:
         with _without_preparations():
             for path in kernel_files():
+                if unwanted.is_set():
+                    raise EngineError("kernels are not wanted any more")
                 importlib.import_module(f"embermq.kernels.{path.stem}")
     finally:
         settings.CACHE_DIR = before

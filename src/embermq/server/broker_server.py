@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import socket
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -154,6 +155,7 @@ class BrokerServer:
         )
         self._lag: asyncio.Task[None] | None = None
         self._engine: asyncio.Task[None] | None = None
+        self._engine_unwanted = threading.Event()
         self.fast: FastRequests | None = None  # once the engine is on
         self._frame_limits = limits.frame
         self._has_access = access is not None
@@ -175,6 +177,7 @@ class BrokerServer:
     async def stop(self) -> None:
         """Answer what is in hand, close connections and store. Raises SyncFailed if the disk failed."""
         self._is_ready = False
+        self._engine_unwanted.set()
         loading.give_up()
         for task in (self._lag, self._engine):
             if task is not None:
@@ -194,7 +197,7 @@ class BrokerServer:
             return
         began = time.monotonic()
         try:
-            await asyncio.to_thread(loading.load)
+            await asyncio.to_thread(loading.load, self._engine_unwanted)
         except Exception as error:
             log.warning("engine off reason=%s", error, exc_info=not isinstance(error, EmberError))
             return

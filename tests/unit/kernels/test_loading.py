@@ -7,13 +7,14 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from embermq.errors import CompileFailed, EngineMissing
+from embermq.errors import CompileFailed, EngineError, EngineMissing
 from embermq.kernels import loading
 from tests.builders import wait_until
 
@@ -112,7 +113,7 @@ def test_loading_is_refused_in_a_process_that_does_not_want_it(monkeypatch: pyte
 def test_a_compilation_that_fails_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CompileFailed, match="ember warm-up") as caught:
-        loading._compile_apart(tmp_path / "file" / "kernels")
+        loading._compile_apart(tmp_path / "file" / "kernels", threading.Event())
     assert "exit code 1" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -128,6 +129,26 @@ def test_a_process_that_ends_does_not_wait_for_a_compilation(tmp_path: Path, mon
             waiting.result(10)
     assert not loading.is_loaded()
     assert not loading.is_warm()
+
+
+def test_a_process_that_ends_begins_no_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBERMQ_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setattr(loading, "_loaded", type(loading._loaded)())
+    unwanted = threading.Event()
+    unwanted.set()
+    with ThreadPoolExecutor(1) as pool, pytest.raises(CompileFailed):
+        pool.submit(loading.load, unwanted).result(10)
+    assert not loading.is_loaded()
+
+
+def test_a_process_that_ends_loads_no_more_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_loaded", type(loading._loaded)())
+    monkeypatch.setattr("embermq.kernels.cache_folder.is_complete", lambda folder: True)
+    unwanted = threading.Event()
+    unwanted.set()
+    with pytest.raises(EngineError, match="not wanted any more"):
+        loading.load(unwanted)
+    assert not loading.is_loaded()
 
 
 def test_without_a_folder_there_is_one_for_this_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_they_are_not_used_where_they_are_not_wanted(monkeypatch: pytest.MonkeyP
 def test_plain_code_goes_on_if_they_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail() -> None:
+    def fail(unwanted: threading.Event) -> None:
         raise CompileFailed(1, "no room")
 
     monkeypatch.setattr(loading, "_load", fail)
