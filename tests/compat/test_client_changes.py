@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from tests.builders import wait_until
 from tests.compat.client_tool import Client, ClientTool, texts
 from tests.compat.cluster import Cluster
@@ -86,3 +88,71 @@ def test_tls(scene: Scene) -> None:
     scene.producer(useTLS=True).send_ok(*scene.messages(topic, ["one", "two"]))
     scene.producer().send_ok(scene.message(topic, "without"))
     assert sorted(consumer.bodies(3)) == ["one", "two", "without"]
+
+
+def test_namespace_of_the_second_kind(scene: Scene) -> None:
+    """Told in a field of its own; names stay as they are."""
+    topic, group, space = scene.topic(2), scene.group(), {"namespaceV2": scene.name("space")}
+    consumer = scene.push(group, {topic: "*"}, **space)
+    scene.producer(**space).send_ok(*scene.messages(topic, ["one", "two"]))
+    assert sorted(consumer.bodies(2)) == ["one", "two"]
+    assert scene.members(group) == {consumer.client_id}
+
+
+def test_unit_mode(scene: Scene) -> None:
+    topic, group = scene.topic(1), scene.group()
+    consumer = scene.push(group, {topic: "*"}, unitMode=True, unitName="unit-1")
+    scene.producer(unitName="unit-1").send_ok(scene.message(topic, "of a unit"))
+    assert consumer.bodies(1) == ["of a unit"]
+    assert consumer.client_id.endswith("@unit-1")
+    assert scene.ask_admin("examineTopicConfig", scene.broker, f"%RETRY%{group}")["topicSysFlag"] == 2
+
+
+def test_another_subscription_while_it_runs(scene: Scene) -> None:
+    """A pull that waits with the old filter passes over nothing that the new one wants."""
+    if not scene.cluster.is_ember:
+        pytest.skip("RocketMQ's broker may pass over it")
+    topic, producer = scene.topic(1), scene.producer()
+    consumer = scene.push(scene.group(), {topic: "A"}, heartbeatBrokerInterval=500)
+    producer.send_ok(scene.message(topic, "a1", tags="A"), scene.message(topic, "b1", tags="B"))
+    assert consumer.bodies(1) == ["a1"]
+    consumer.call("subscribe", topic, "B")
+    group = consumer.call("getConsumerGroup")
+    wait_until(lambda: scene.ask_admin("querySubscription", group, topic)["subString"] == "B", seconds=15)
+    producer.send_ok(scene.message(topic, "b2", tags="B"))
+    assert consumer.bodies(2) == ["a1", "b2"]
+    producer.send_ok(scene.message(topic, "a2", tags="A"), scene.message(topic, "b3", tags="B"))
+    assert consumer.bodies(3) == ["a1", "b2", "b3"]
+
+
+def test_a_topic_that_is_made_again_begins_anew(scene: Scene) -> None:
+    topic, group, producer = scene.topic(1), scene.group(), scene.producer()
+    producer.send_ok(*scene.messages(topic, range(5)))
+    first = scene.push(group, {topic: "*"})
+    assert len(first.deliveries(5)) == 5
+    first.close()
+    scene.mqadmin("deleteTopic", "-c", scene.cluster_name, "-t", topic)
+    scene.topic(1, name=topic)
+    (sent,) = producer.send_ok(scene.message(topic, "new"))
+    assert sent["queueOffset"] == 0
+    assert scene.push(group, {topic: "*"}).bodies(1) == ["new"]
+
+
+def test_a_group_that_is_deleted_under_its_consumer_goes_on(scene: Scene) -> None:
+    topic, group, producer = scene.topic(1), scene.group(), scene.producer()
+    consumer = scene.push(group, {topic: "*"}, heartbeatBrokerInterval=500)
+    producer.send_ok(scene.message(topic, "before"))
+    assert consumer.bodies(1) == ["before"]
+    scene.ask_admin("deleteSubscriptionGroup", scene.broker, group, True)
+    producer.send_ok(scene.message(topic, "after"))
+    assert consumer.bodies(2) == ["before", "after"]
+
+
+def test_a_group_that_may_not_consume_waits_until_it_may(scene: Scene) -> None:
+    topic, group = scene.topic(1), scene.group()
+    scene.save_group(group, consumeEnable=False)
+    consumer = scene.push(group, {topic: "*"})
+    scene.producer().send_ok(scene.message(topic, "for later"))
+    assert consumer.bodies(1, seconds=3) == []
+    scene.save_group(group, consumeEnable=True)
+    assert consumer.bodies(1) == ["for later"]

@@ -245,3 +245,17 @@ def test_members_hear_of_each_other_at_once(scene: Scene, doomed: ClientTool, cl
     doomed.kill()
     wait_until(lambda: len(first.queues(topic)) == 4, seconds=NOTICED_S)
     doomed.close()
+
+
+def test_three_members_share_the_queues_whoever_leaves(scene: Scene) -> None:
+    topic, group = scene.topic(8), scene.group()
+    members = [scene.push(group, {topic: "*"}) for _ in range(3)]
+
+    def shares() -> list[list[int]]:
+        return [member.queues(topic) for member in members]
+
+    wait_until(lambda: sorted(map(len, shares())) == [2, 3, 3], seconds=20)
+    assert sorted(queue for share in shares() for queue in share) == list(range(8))
+    members.pop(0).close()
+    wait_until(lambda: sorted(map(len, shares())) == [4, 4], seconds=NOTICED_S)
+    assert sorted(queue for share in shares() for queue in share) == list(range(8))

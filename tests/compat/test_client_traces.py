@@ -10,10 +10,10 @@ TRACES = "RMQ_SYS_TRACE_TOPIC"
 FOREVER = 1 << 62
 
 
-def traces(scene: Scene, message_id: str) -> list[str]:
+def traces(scene: Scene, message_id: str, *, topic: str = TRACES) -> list[str]:
     """The kinds of the trace records about a message; each record is a line of fields."""
     try:
-        found = scene.ask_admin("queryMessage", TRACES, message_id, 64, 0, FOREVER)["messageList"]
+        found = scene.ask_admin("queryMessage", topic, message_id, 64, 0, FOREVER)["messageList"]
     except Refused as refused:
         assert refused.code in {208, 17}, refused
         return []
@@ -32,3 +32,16 @@ def test_traces(scene: Scene) -> None:
     kinds = [line.split()[0] for line in shown.splitlines() if line and not line.startswith("#")]
     assert {"Pub", "Sub"} <= set(kinds), shown
     assert group in shown
+
+
+def test_traces_in_a_topic_of_their_own(scene: Scene) -> None:
+    topic, own = scene.topic(1), scene.topic(1)
+    settings = {"enableTrace": True, "traceTopic": own}
+    consumer = scene.push(scene.group(), {topic: "*"}, **settings)
+    (sent,) = scene.producer(scene.name("traced"), **settings).send_ok(scene.message(topic))
+    assert len(consumer.deliveries(1)) == 1
+    kinds = ["Pub", "SubAfter", "SubBefore"]
+    wait_until(lambda: sorted(traces(scene, sent["msgId"], topic=own)) == kinds, seconds=30)
+    shown = scene.mqadmin("queryMsgTraceById", "-i", sent["msgId"], "-t", own)
+    assert {line.split()[0] for line in shown.splitlines() if line and not line.startswith("#")} >= {"Pub", "Sub"}
+    assert traces(scene, sent["msgId"]) == []

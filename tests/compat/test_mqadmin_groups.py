@@ -36,6 +36,13 @@ def test_sub_group(scene: Scene) -> None:
     assert settings(scene, group) == {}
 
 
+def test_a_group_has_no_attributes(scene: Scene) -> None:
+    group = scene.group()
+    printed = scene.run_mqadmin("updateSubGroup", "-b", scene.broker, "-g", group, "--attributes", "+color=red")
+    assert "CODE: 1 " in printed["err"]
+    assert settings(scene, group) == {}
+
+
 def test_sub_group_list(scene: Scene, tmp_path: Path) -> None:
     groups = [scene.group(), scene.group()]
     (tmp_path / "groups.json").write_text(json.dumps([{"groupName": group, "retryMaxTimes": 9} for group in groups]))

@@ -48,6 +48,15 @@ def test_update_topic_illegal(scene: Scene, topic: str) -> None:
         assert scene.find_route(topic) == before
 
 
+@pytest.mark.parametrize(("attribute", "value"), [("message.type", "FIFO"), ("reserve.time", "3600")])
+def test_attributes_of_a_topic(scene: Scene, attribute: str, value: str) -> None:
+    topic = scene.name("topic")
+    assert "success" in scene.mqadmin("updateTopic", "-b", scene.broker, "-t", topic, "-a", f"+{attribute}={value}")
+    assert scene.ask_admin("examineTopicConfig", scene.broker, topic)["attributes"] == {attribute: value}
+    printed = scene.run_mqadmin("updateTopic", "-b", scene.broker, "-t", topic, "-a", "+no.such=1")
+    assert "CODE: 1 " in printed["err"]
+
+
 def test_update_topic_list(scene: Scene, tmp_path: Path) -> None:
     """mqadmin.updateTopicList"""
     topics = {scene.name("listed"): (2, 3), scene.name("listed"): (5, 5)}

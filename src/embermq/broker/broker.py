@@ -133,6 +133,7 @@ class Broker:
         self.membership = Membership(self.groups, self.topics, clock, settings)
         self.filters = GroupFilters(config / FILTERS_FILE, settings, clock=clock)
         self.membership.note_subscriptions = self.filters.note
+        self.membership.note_filter = lambda topic: self.polls.wake_topic(topic)
         self.membership.note_gone = self.filters.forget_group
         self.puts = Puts(store, clock=clock)
         self.polls = LongPolls(

@@ -21,6 +21,7 @@ from embermq.broker.arrivals import Arrivals, Arrived
 from embermq.clock import Clock
 from embermq.format.command import Command
 from embermq.log.placed import Placed
+from embermq.model.subscription import Subscribed
 from embermq.rpc.peer import Peer
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ Accept = Callable[[int], bool]
 
 
 class Parked(NamedTuple):
-    """A pull that waits for messages from `offset` on."""
+    """A pull that waits for messages from `offset` on; `subscribed` is what its group wanted when it came."""
 
     peer: Peer
     request: Command
@@ -40,6 +41,7 @@ class Parked(NamedTuple):
     offset: int
     since: float
     deadline: float
+    subscribed: Subscribed | None = None
 
 
 Resume = Callable[[Parked], None]
@@ -82,13 +84,14 @@ class LongPolls:
         *,
         offset: int,
         wait_s: float,
+        subscribed: Subscribed | None = None,
     ) -> bool:
         """Let a pull wait; False if too many do."""
         if self._count >= self._most:
             log.warning("too many pulls wait count=%d peer=%s topic=%s", self._count, peer.peer, topic)
             return False
         now = self._clock.monotonic()
-        self._keep(topic, queue, Parked(peer, request, accept, offset, now, now + wait_s))
+        self._keep(topic, queue, Parked(peer, request, accept, offset, now, now + wait_s, subscribed))
         return True
 
     def park_again(self, topic: str, queue: int, parked: Parked, *, offset: int) -> bool:
@@ -111,6 +114,11 @@ class LongPolls:
     def wake(self, topic: str, queue: int) -> None:
         """Pull again, whatever waits for this queue: something about it has changed."""
         self._release((topic, queue), lambda parked: True)
+
+    def wake_topic(self, topic: str) -> None:
+        """The same for all queues of a topic."""
+        for key in [key for key in self._parked if key[0] == topic]:
+            self.wake(*key)
 
     def _wake(self, arrived: Arrived) -> None:
         for key, codes in arrived.items():

@@ -58,6 +58,7 @@ class Membership:
         self._conflicts: dict[str, list[Conflict]] = {}  # as last logged
         self.note_subscriptions: Callable[[str, Sequence[Subscribed]], None] = lambda group, subscriptions: None
         self.note_gone: Callable[[str], None] = lambda group: None  # told of groups without members
+        self.note_filter: Callable[[str], None] = lambda topic: None  # told of topics that a group reads otherwise now
         self._refused: set[str] = set()  # groups that were not let in, as logged
 
     def heartbeat(self, peer: Peer, request: Command, heartbeat: Heartbeat) -> bool:
@@ -184,6 +185,7 @@ class Membership:
             self._ensure_retry_topic(config, consumes)
             self.note_subscriptions(consumes.group, consumes.subscriptions)
         group = self._consumers.setdefault(consumes.group, ConsumerGroup(consumes.group))
+        before = dict(group.subscriptions)
         is_changed, is_wish_changed = group.take(client, consumes, omits_subscriptions=heartbeat.omits_subscriptions)
         self._joined_by(client.peer).consumers.add(group.name)
         is_known = group.fingerprint in (None, heartbeat.fingerprint)
@@ -193,6 +195,9 @@ class Membership:
             self._notify(group)
         if is_wish_changed:
             self._report_conflicts(group)
+            for topic, subscribed in group.subscriptions.items():
+                if topic in before and not subscribed.wants_same(before[topic]):
+                    self.note_filter(topic)
         return not is_known or group.members[client.peer].subscriptions is None
 
     def _admit(self, name: str, client: Client) -> GroupConfig | None:

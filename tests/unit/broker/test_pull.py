@@ -236,3 +236,24 @@ def test_a_client_that_is_ahead_of_its_heartbeat_loses_nothing_to_its_old_filter
         assert bodies(await client.pull(sysFlag="0", subVersion="2000")) == [b"1", b"3"]
 
     with_broker(tmp_path / "store", work)
+
+
+def test_a_pull_that_waits_comes_again_when_its_group_wants_something_else(tmp_path: Path) -> None:
+    """The client would look for the tags that it wanted when it asked, and drop what the new filter finds."""
+
+    async def work(broker: Broker) -> None:
+        client, heart = Client(broker), Client(broker)
+        await fill(client)
+        await beat(heart, "t0", version=1000)
+        waiting = make_request(11, pull_fields(offset=5) | WAITING | {"sysFlag": "2", "subVersion": "1000"})
+        client.tell(waiting)
+        await until(lambda: len(broker.polls) == 1)
+        await beat(heart, "t0 || t0", version=1500)  # the same in other words
+        assert len(broker.polls) == 1
+        await beat(heart, "t1", version=2000)
+        answer = await client.answer_to(waiting)
+        assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (5, 0, 5))
+        await client.send(body=b"new", TAGS="t1", UNIQ_KEY="new")
+        assert bodies(await client.pull(offset=5, sysFlag="0", subVersion="2000")) == [b"new"]
+
+    with_broker(tmp_path / "store", work)

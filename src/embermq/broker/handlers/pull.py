@@ -170,6 +170,8 @@ class PullHandlers:
         reset = offsets.take_reset(topic, group, queue)
         if reset is not None:
             return self._reset(request, pull, reset)
+        if parked is not None and self._wants_other(parked, pull):
+            return self._pull_again(request, pull)
         accept, wanted = _ways_of(pull.wanted)
         offset = parked.offset if parked is not None and wanted is not None else offset
         understood = now()
@@ -200,7 +202,16 @@ class PullHandlers:
             return None
         is_at_end = status is ReadStatus.AT_END or (status in NOTHING_YET and offset == 0)
         waits = is_at_end and may_wait and sys_flag & MAY_WAIT and wait_ms > 0
-        if waits and self._polls.park(topic, queue, peer, request, accept, offset=offset, wait_s=wait_ms / 1000):
+        if waits and self._polls.park(
+            topic,
+            queue,
+            peer,
+            request,
+            accept,
+            offset=offset,
+            wait_s=wait_ms / 1000,
+            subscribed=self._tables.membership.find_subscription(group, topic),
+        ):
             return None
         offsets.note_pull(topic, group, queue, found.next_offset)
         return missed_answer(request, pull.topic, pull.group, found, offset=offset)
@@ -210,6 +221,20 @@ class PullHandlers:
         low, high = self._tables.store.offsets(pull.topic.name, queue=pull.numbers.queue)
         fields = pull_fields(pull.topic, pull.group, offset, low, high)
         return make_answer(request, ResponseCode.PULL_OFFSET_MOVED, fields, remark="OFFSET_RESET")
+
+    def _wants_other(self, parked: Parked, pull: Pull) -> bool:
+        """Whether the group has another filter than when the pull came."""
+        if parked.subscribed is None or pull.numbers.sys_flag & HAS_SUBSCRIPTION:
+            return False
+        now = self._tables.membership.find_subscription(pull.group.name, pull.topic.name)
+        return now is not None and now is not parked.subscribed and not now.wants_same(parked.subscribed)
+
+    def _pull_again(self, request: Command, pull: Pull) -> Command:
+        """Have a client come again: it would look for the tags that it wanted when it asked, and drop all others."""
+        low, high = self._tables.store.offsets(pull.topic.name, queue=pull.numbers.queue)
+        fields = pull_fields(pull.topic, pull.group, pull.numbers.offset, low, high)
+        remark = "the subscription has changed; pull again"
+        return make_answer(request, ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark=remark)
 
     def _refusal(self, peer: Peer, request: Command, error: Exception) -> Command:
         if not isinstance(error, EmberError):
