@@ -133,7 +133,6 @@ class Broker:
         self.membership = Membership(self.groups, self.topics, clock, settings)
         self.filters = GroupFilters(config / FILTERS_FILE, settings, clock=clock)
         self.membership.note_subscriptions = self.filters.note
-        self.membership.note_filter = lambda topic: self.polls.wake_topic(topic)
         self.membership.note_gone = self.filters.forget_group
         self.puts = Puts(store, clock=clock)
         self.polls = LongPolls(
@@ -141,6 +140,7 @@ class Broker:
             most=settings.max_parked_pulls,
             end_of=lambda topic, queue: store.offsets(topic, queue=queue)[1],
         )
+        self.membership.note_filter = self.polls.wake_topic
         self.delays = DelayDelivery(
             store, self.puts, self.topics, self.statistics, levels=self.delay_levels, clock=clock
         )
