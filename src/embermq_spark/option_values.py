@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 EARLIEST: Final = -2  # in place of an offset
 LATEST: Final = -1
+LAST_TIME_MS: Final = 2**63 - 1  # that a record can have
 
 BrokerOffsets = Mapping[str, Mapping[int, int]]  # by broker and queue
 Offsets = Literal["earliest", "latest", "group"] | Mapping[str, BrokerOffsets]  # by topic
@@ -65,7 +66,7 @@ def parse_duration(text: str) -> int:
 def parse_time(text: str) -> int:
     """Milliseconds since 1970, from such a number or a time in ISO form; one without a zone is in UTC."""
     text = text.strip()
-    if text.isdecimal():
+    if text.isdecimal() and int(text) <= LAST_TIME_MS:
         return int(text)
     try:
         found = datetime.fromisoformat(text)

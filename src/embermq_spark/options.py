@@ -167,6 +167,11 @@ class ReadOptions(_Options):
         for kind in ("starting", "ending"):
             if getattr(self, f"{kind}_offsets") is not None and getattr(self, f"{kind}_timestamp") is not None:
                 raise SettingsError(f"options {kind}Offsets and {kind}Timestamp say the same thing; give one of them")
+        begin, end = self.starting_timestamp, self.ending_timestamp
+        if begin is not None and end is not None and begin > end:
+            raise SettingsError(
+                f"option startingTimestamp is {begin} ms, behind endingTimestamp, {end} ms: nothing lies between"
+            )
         if "group" in (self.starting_offsets, self.ending_offsets) and self.group is None:
             raise SettingsError("offsets of a group are asked for; option group says of which one")
         if self.filter_expression is not None:

@@ -145,11 +145,17 @@ def _within(offset: int, broker: Broker, queue: QueueState, option: str, *, fail
 
 def _with_ranges(selected: Selected, options: ReadOptions, start: OffsetOf, end: OffsetOf) -> Selected:
     broker, state, wanted = selected.broker, selected.state, selected.wanted
-    ranges = [
-        OffsetRange(queue.topic, queue.queue, start(broker, queue), end(broker, queue))
-        for queue in state.queues
-        if is_selected(options, wanted, broker, queue)
-    ]
+    ranges = []
+    for queue in state.queues:
+        if not is_selected(options, wanted, broker, queue):
+            continue
+        first, last = start(broker, queue), end(broker, queue)
+        if first > last:
+            raise SettingsError(
+                f"topic {queue.topic!r}, queue {queue.queue} of {broker.name}: startingOffsets says {first}, "
+                f"behind {last}, which endingOffsets says: nothing lies between"
+            )
+        ranges.append(OffsetRange(queue.topic, queue.queue, first, last))
     return replace(selected, wanted=replace(wanted, ranges=tuple(ranges)))
 
 

@@ -17,8 +17,9 @@ import pytest
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
-from embermq import Client, Message
+from embermq import Client, Message, open_store
 from tests.archive_checks import FORMATS, rows_of_archive, rows_of_store
+from tests.builders import some_messages
 from tests.e2e.conftest import SOURCE, Served, serving
 
 PATIENCE_S = 120.0
@@ -143,3 +144,16 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "no store at" in run_ember("archive", "replay", str(tmp_path / "mine"), code=3).stderr
     assert "OLD=NEW" in run_ember("archive", "replay", str(tmp_path / "mine"), "--map", "orders", code=2).stderr
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+    with open_store(tmp_path / "store") as store:
+        store.put_many(some_messages(3))
+    for name in ("mine", "mine/notes"):
+        said = run_ember("archive", "run", str(tmp_path / "store"), str(tmp_path / name), code=4).stderr
+        assert f"{name} exists already" in said and said.count("\n") == 1
+    assert not (tmp_path / "store" / "archived").exists()
+
+
+def test_a_topic_that_is_not_there_yet_is_told(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.put_many(some_messages(3))
+    done = run_ember("archive", "run", str(tmp_path / "store"), str(tmp_path / "a"), "--topic", "order")
+    assert "the store has no topic 'order' yet" in done.stderr

@@ -57,6 +57,10 @@ def offsets(queue: str, offset: int, *, topic: str = "TopicAlpha", broker: str =
         ),
         ({"startingOffsets": "latest"}, "latest (-1) leaves nothing to read in a batch"),
         ({"endingOffsets": offsets("0", -2)}, "earliest (-2) leaves nothing to read in a batch"),
+        (
+            {"startingOffsets": offsets("0", 9), "endingOffsets": offsets("0", 8)},
+            "topic 'TopicAlpha', queue 0 of broker-a: startingOffsets says 9, behind 8, which endingOffsets says",
+        ),
         ({"startingOffsets": "group", "group": "GID_none"}, "option group: 'GID_none' has read nothing yet"),
         ({"subscribe": "TopicAlfa"}, "no topic 'TopicAlfa'; the nearest name is 'TopicAlpha'"),
         ({"assign": '{"TopicAlpha": {"broker-a": [7]}}'}, "names queue 7 of topic 'TopicAlpha', which has 0, 1, 2, 3"),

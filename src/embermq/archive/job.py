@@ -114,6 +114,11 @@ class Archiver:
                 self._mark(state)  # in case that the last job was killed before it did
             yield
 
+    def find_absent(self) -> list[str]:
+        """The topics that the archive is of, and that the store does not have: they may come, or be misspelt."""
+        with closing(Survey(self._place)) as survey:
+            return sorted(set(self._read_state().origin.topics or ()) - survey.topics) if survey.topics else []
+
     def run(self) -> Archived:
         """Archive all that is in the log now."""
         with closing(Survey(self._place)) as survey:

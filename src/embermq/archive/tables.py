@@ -93,6 +93,8 @@ def open_table(address: str, format: str | None = None) -> Table:
 
 def find_format(target: Target) -> str | None:
     """What the archive at a place is; None if there is none."""
+    if target.is_file:
+        return None
     names = {info.base_name for info in target.list("")}
     if "_delta_log" in names:
         return DELTA

@@ -107,6 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     from embermq.archive.job import ArchiveOptions, Archiver
     from embermq.archive.tables import PARQUET, find_format, open_table
     from embermq.archive.target import Target
+    from embermq.cli.output import print_note
 
     table = open_table(arguments.target, arguments.format or find_format(Target(arguments.target)) or PARQUET)
     options = ArchiveOptions(
@@ -122,6 +123,8 @@ def run(arguments: argparse.Namespace) -> int:
         over = threading.Event()
         try:
             with archiver.open():
+                for topic in archiver.find_absent():
+                    print_note(f"the store has no topic {topic!r} yet")
                 archiver.follow(lambda: not arguments.follow or over.wait(arguments.every))
         except KeyboardInterrupt:
             if not arguments.follow:

@@ -148,4 +148,4 @@ def time_of(milliseconds: int) -> datetime:
 
 def milliseconds_of(time: datetime) -> int:
     """The milliseconds from 1970 to `time`; one without a time zone is local time."""
-    return (time.astimezone(UTC) - _EPOCH) // _MILLISECOND
+    return ((time if time.tzinfo else time.astimezone()) - _EPOCH) // _MILLISECOND

@@ -49,6 +49,7 @@ def test_a_list_of_paths_comes_as_json() -> None:
 def test_a_time_without_a_zone_is_in_utc() -> None:
     assert read(startingtimestamp="2025-06-01").starting_timestamp == 1_748_736_000_000
     assert read(startingtimestamp="1748736000000").starting_timestamp == 1_748_736_000_000
+    assert read(startingtimestamp="0001-01-01T00:00:00+14:00").starting_timestamp == -62_135_647_200_000
 
 
 @pytest.mark.parametrize("name", ReadOptions.names())
@@ -76,6 +77,11 @@ def test_an_option_is_known_whatever_its_capitals(name: str) -> None:
         ({"path": "x", "includeproperties": "maybe"}, "true or false is wanted"),
         ({"path": "x", "maxtriggerdelay": "soon"}, "a time is wanted, such as 500ms"),
         ({"path": "x", "startingtimestamp": "yesterday"}, "milliseconds since 1970 are wanted"),
+        ({"path": "x", "endingtimestamp": str(2**63)}, "milliseconds since 1970 are wanted"),
+        (
+            {"path": "x", "startingtimestamp": "11", "endingtimestamp": "10"},
+            "option startingTimestamp is 11 ms, behind endingTimestamp, 10 ms",
+        ),
         ({"path": "x", "startingoffsets": "{"}, "it is no JSON"),
         ({"path": "x", "startingoffsets": "3"}, "all of it is 3, not an object"),
         ({"path": "x", "startingoffsets": '{"a": 3}'}, "topic 'a' is 3, not an object"),
