@@ -80,9 +80,14 @@ class Engine(Protocol):
         ...
 
 
+def has_kernels() -> bool:
+    """Whether compiled code is loaded, or can be at once; then it is."""
+    return loading.is_loaded() or (loading.is_warm() and loading.try_load())
+
+
 def choose_engine(accepts_topic: Callable[[str], bool]) -> Engine:
-    """The compiled engine if its code is loaded, or can be at once; else the one of numpy."""
-    if loading.is_loaded() or (loading.is_warm() and loading.try_load()):
+    """The compiled engine if there are kernels; else the one of numpy."""
+    if has_kernels():
         from embermq.scan.compiled_engine import CompiledEngine
 
         return CompiledEngine(accepts_topic)
