@@ -14,6 +14,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
@@ -88,13 +90,15 @@ class LocalFiles:
         return sorted(found)
 
     def open(self, path: str) -> OpenFile:
-        return _LocalFile(os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_CLOEXEC))
+        return LocalFile(os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_CLOEXEC))
 
     def ask_owner(self) -> OwnerState | None:
         return None
 
 
-class _LocalFile:
+class LocalFile:
+    """A file of this machine."""
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -106,6 +110,22 @@ class _LocalFile:
                 break
             done += count
         return done
+
+    def expect(self, at: int, size: int) -> None:
+        """Have the disk read so many bytes at once that are asked for in small pieces."""
+        os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_WILLNEED)
+
+    def read_places(
+        self, buffer: memoryview, at: int, places: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+    ) -> bool:
+        """Fill `buffer`, which stands for the bytes from byte `at` on, at the places of records alone, by kernels.
+
+        Whether all were read whole, with these sizes; if not, all bytes must be looked at.
+        """
+        from embermq.kernels.memory import address_of
+        from embermq.kernels.place_reads import read_places
+
+        return read_places(self._descriptor, at, address_of(buffer), len(buffer), places, sizes) == len(places)
 
     def close(self) -> None:
         os.close(self._descriptor)

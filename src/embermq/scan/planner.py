@@ -29,7 +29,7 @@ from embermq.scan.survey import QueueState, Survey
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import Wanted
 
-LOCAL_SHARE: Final = 0.05  # of the log's bytes, below which going through queues is faster
+LOCAL_SHARE: Final = 0.15  # of the log's bytes, below which going through queues is faster
 REMOTE_SHARE: Final = 0.3
 
 

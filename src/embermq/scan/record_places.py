@@ -1,4 +1,5 @@
-"""Records at given places of the log: what lies close together is read at once.
+"""Records at given places of the log: what lies close together is read at once. Where a read costs less than the bytes
+between two records, each is read by itself, to its place in the same memory; what lies between is then anything.
 
 Only loaded where pyarrow is.
 """
@@ -11,13 +12,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from embermq.kernels import loading
 from embermq.scan.engine import Numbers
-from embermq.scan.file_system import FileSystem, OpenFile
+from embermq.scan.file_system import FileSystem, LocalFile, OpenFile
 from embermq.scan.splits import LogFile
 
 LOCAL_GAP: Final = 64 << 10  # bytes that are rather read than skipped
 REMOTE_GAP: Final = 1 << 20
-MOST_READ: Final = 16 << 20  # bytes of one read, unless a single record is larger
+MOST_READ: Final = 16 << 20  # bytes that records are taken from at once, unless a single one is larger
+SPARSE_GAP: Final = 4 << 10  # bytes between two records, from which on each is better read by itself
 
 
 class Stretch(NamedTuple):
@@ -36,35 +39,46 @@ def iter_stretches(
 
     Fewer bytes than asked for come from a file that ends early. All records must lie in `files`, and none in two.
     """
-    gap = LOCAL_GAP if system.is_local else REMOTE_GAP
     buffer = bytearray()
     for file in files:
         first, last = np.searchsorted(positions, [file.start, file.end]).tolist()
         if first == last:
             continue
+        begins, sizes = positions[first:last], ends[first:last] - positions[first:last]
+        span = int(begins[-1] - begins[0])
         opened = system.open(file.path)
         try:
-            for begin, end in _iter_runs(positions[first:last], ends[first:last], gap):
-                low, high = int(positions[first + begin]), int(ends[first + begin : first + end].max())
+            is_sparse = span - int(sizes.sum()) >= SPARSE_GAP * len(sizes)
+            by_record = is_sparse and isinstance(opened, LocalFile) and loading.is_loaded()
+            most = MOST_READ if by_record else system.read_size
+            gap = most if by_record else LOCAL_GAP if system.is_local else REMOTE_GAP
+            for begin, end in _iter_runs(begins, begins + sizes, gap, most):
+                low, high = int(begins[begin]), int((begins[begin:end] + sizes[begin:end]).max())
                 if high - low > len(buffer):
-                    buffer = bytearray(high - low)
-                data = _read(opened, buffer, high - low, low - file.start)
-                yield Stretch(data, low, positions[first + begin : first + end] - low, first + begin)
+                    buffer = bytearray(max(high - low, min(most, span)))
+                places = begins[begin:end] - low
+                view = memoryview(buffer)[: high - low]
+                if not by_record or not _read_records(opened, view, low - file.start, places, sizes[begin:end]):
+                    view = view[: opened.read_into(view, low - file.start)]
+                yield Stretch(view.toreadonly(), low, places, first + begin)
         finally:
             opened.close()
 
 
-def _read(file: OpenFile, buffer: bytearray, size: int, begin: int) -> memoryview:
-    view = memoryview(buffer)[:size]
-    return view[: file.read_into(view, begin)].toreadonly()
+def _read_records(file: OpenFile, buffer: memoryview, begin: int, places: Numbers, sizes: Numbers) -> bool:
+    """Fill `buffer`, the bytes from byte `begin` of a file on, where records are; False if not all are as they say."""
+    assert isinstance(file, LocalFile)
+    if len(buffer) < LOCAL_GAP * len(places):
+        file.expect(begin, len(buffer))
+    return file.read_places(buffer, begin, places, sizes)
 
 
-def _iter_runs(positions: Numbers, ends: Numbers, gap: int) -> Iterator[tuple[int, int]]:
+def _iter_runs(positions: Numbers, ends: Numbers, gap: int, most: int) -> Iterator[tuple[int, int]]:
     """Numbers [begin, end) of records that are read at once."""
     breaks = [0, *(np.flatnonzero(positions[1:] - ends[:-1] > gap) + 1).tolist(), len(positions)]
     for begin, end in pairwise(breaks):
         at = begin
         while at < end:
-            fits = int(np.searchsorted(ends[at:end], int(positions[at]) + MOST_READ, side="right"))
+            fits = int(np.searchsorted(ends[at:end], int(positions[at]) + most, side="right"))
             yield at, at + max(fits, 1)
             at += max(fits, 1)
