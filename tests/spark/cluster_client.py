@@ -10,12 +10,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 import embermq_spark
 from embermq.jobs.compare import compare
 from embermq.jobs.progress import Progress
 from embermq_spark import jobs, reports
 from embermq_spark.jobs.running import SparkRunner
+from embermq_spark.reports.catalogue import CATALOGUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -44,6 +49,7 @@ def main(master: str, store: str, compacted: str, output: str, namesrv: str) -> 
         streamed = spark.read.parquet(f"{output}/rows").select("topic", "queueId", "queueOffset").distinct().count()
         rows = spark.range(0, 100, 1, 4).selectExpr("cast(id as string) as body")
         rows.write.format("rocketmq").option("namesrv", namesrv).option("topic", "cluster").mode("append").save()
+        _stream_back(spark, f"{output}/rows", f"{output}/sink-marks", namesrv)
         copied = shutil.copytree(store, f"{output}/store")
         done = jobs.archive(spark, copied, f"{output}/archive", format="delta")
         archived = jobs.history(spark, f"{output}/archive", copied).count() if done.batches else 0
@@ -52,13 +58,22 @@ def main(master: str, store: str, compacted: str, output: str, namesrv: str) -> 
         comparison = compare(store, copied, runner=SparkRunner(spark), progress=Progress("compare"))
         kept = jobs.compact(spark, compacted, f"{output}/compacted", range_size=20_000).kept
         skewed = reports.skew(spark, path=store).count()
+        reported = sorted(name for name, report in CATALOGUE.items() if report.make(spark, path=store).count() >= 0)
         jobs.replay(spark, f"{output}/archive", namesrv, to="replayed")
         executors = spark.range(0, 64, 1, 16).mapInArrow(_name_executor, "name string").distinct().count()
         facts = {"counts": counts, "streamed": streamed, "archived": archived, "executors": executors}
         found = {"damages": damages, "rebuilt": rebuilt.records, "same": comparison.is_same}
-        print(json.dumps({**facts, **found, "kept": kept, "skewed": skewed}))
+        print(json.dumps({**facts, **found, "kept": kept, "skewed": skewed, "reported": reported}))
     finally:
         spark.stop()
+
+
+def _stream_back(spark: SparkSession, rows: str, marks: str, namesrv: str) -> None:
+    """Stream what was read into a topic."""
+    frame = spark.readStream.schema(spark.read.parquet(rows).schema).parquet(rows)
+    writer = frame.select("body").writeStream.format("rocketmq").option("checkpointLocation", marks)
+    writer = writer.option("namesrv", namesrv).option("topic", "streamed").trigger(availableNow=True)
+    writer.start().awaitTermination()
 
 
 def _name_executor(batches):  # type: ignore[no-untyped-def]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from embermq.cli.report import PURPOSES
 from tests.e2e.conftest import Served
 from tests.free_ports import free_port
 from tests.spark.golden_rows import GoldenStores
@@ -60,9 +61,9 @@ def test_a_cluster_reads_streams_writes_and_runs_every_job(
     queues = {(facts["topic"], facts["queueId"]) for facts in records}
     kept = newest_of(read_compacted(table, "CompactTopic"))
     found = {"damages": 0, "same": True, "skewed": len(queues), "kept": sum(map(len, kept.values()))}
-    assert seen == {**counted, **found, "executors": WORKERS}
+    assert seen == {**counted, **found, "executors": WORKERS, "reported": sorted(PURPOSES)}
     assert read_compacted(tmp_path / "output" / "compacted", "CompactTopic") == kept
     queue = Path("consumequeue", next(iter(expected)), "0", f"{0:020d}")
     assert (tmp_path / "output" / "rebuilt" / queue).read_bytes() == (stores.paths["basic"] / queue).read_bytes()
-    assert bodies(ember, "replayed").total() == total
+    assert bodies(ember, "replayed").total() == bodies(ember, "streamed").total() == total
     assert bodies(ember, "cluster") == Counter(b"%d" % number for number in range(100))

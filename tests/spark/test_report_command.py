@@ -42,6 +42,20 @@ def test_a_table_and_json(spark: SparkSession, store: Path, capsys: pytest.Captu
     assert (row["topic"], row["messages"], row["share"]) == ("orders", COUNT, 1.0)
 
 
+def test_nothing_to_report_is_told(spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "dlq", str(store)]) == 0
+    assert capsys.readouterr() == ("", "ember: there is nothing to report\n")
+    assert main(["report", "dlq", str(store), "--json"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x"])
+def test_a_number_of_rows_is_one_at_least(store: Path, capsys: pytest.CaptureFixture[str], count: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["report", "skew", str(store), "-n", count])
+    assert "a whole number from 1 on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("name", "begin"), [("picture.png", b"\x89PNG\r\n"), ("picture.html", b"<!doctype html>")])
 def test_pictures(spark: SparkSession, store: Path, tmp_path: Path, name: str, begin: bytes) -> None:
     assert main(["report", "keys", str(store), "--plot", str(tmp_path / name)]) == 0
@@ -82,6 +96,7 @@ def test_lag_of_a_running_cluster_and_its_history(
         (["skew", "{empty}/none"], 3, "none"),
         (["skew", "{store}", "--topic", "order"], 3, "orders"),
         (["skew", "{store}", "--plot", "x.gif"], 2, ".png"),
+        (["skew", "{store}", "--plot", "{empty}/none/x.png"], 2, "none/x.png; name a file"),
         (["lag", "--history", "{empty}/none"], 2, "--keep"),
         (["skew", "{store}", "--spark", "spark://127.0.0.1:1"], 1, "127.0.0.1:1"),
     ],

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from embermq.cli.connect import DEFAULT_NAMESRV, Nouns, add_namesrv, parse_moment
+from embermq.cli.connect import DEFAULT_NAMESRV, Nouns, add_namesrv, parse_count, parse_moment
 
 PURPOSES: Final = {
     "lag": "how far groups are behind, in messages and in time",
@@ -50,14 +50,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--since", metavar="TIME", type=parse_moment, help="stored at this time (ISO, or 10m ago) or later"
     )
     parser.add_argument("--until", metavar="TIME", type=parse_moment, help="stored before this time")
-    parser.add_argument("-n", "--limit", metavar="N", type=int, default=100, help="rows at most (100)")
+    parser.add_argument("-n", "--limit", metavar="N", type=parse_count, default=100, help="rows at most (100)")
     parser.add_argument("--spark", metavar="MASTER", default="local[*]", help="the Spark that works it out (local[*])")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw it, too: a .png or .html file")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from embermq.cli.output import print_json, print_table
+    from embermq.cli.output import print_json, print_note, print_table
     from embermq.jobs.spark_modules import import_spark_module
 
     command = import_spark_module("reports.command", what="reports need")
@@ -72,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
             print_json({name: _plain(value) for name, value in row.items()})
     elif rows:
         print_table(tuple(rows[0]), [tuple(_cell(value) for value in row.values()) for row in rows])
+    else:
+        print_note("there is nothing to report")
     return 0
 
 

@@ -33,6 +33,8 @@ def check_picture(path: Path) -> None:
     """Raise SettingsError for a picture that cannot be made, before anything is computed."""
     if path.suffix.lower() not in (".png", ".html"):
         raise SettingsError(f"{path} is neither .png nor .html; a picture is one of these")
+    if not path.absolute().parent.is_dir() or path.is_dir():
+        raise SettingsError(f"no picture can be made at {path}; name a file in a folder that is there")
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
