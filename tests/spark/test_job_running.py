@@ -81,6 +81,25 @@ def test_ctrl_c_ends_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     assert SparkRunner(spark).run(square, [3], lambda size: None) == [9]
 
 
+def test_ctrl_c_waits_for_a_session_that_is_being_made(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM whose start is given up would stay behind."""
+    from embermq_spark.jobs import running
+
+    made: list[SparkSession] = []
+
+    def make(*_: object, **__: object) -> SparkSession:
+        os.kill(os.getpid(), signal.SIGINT)
+        made.append(spark)
+        return spark
+
+    monkeypatch.setattr(running, "session", make)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), running.open_spark_session("local[2]"):
+        raise AssertionError("the block must not begin")
+    assert made == [spark]
+    assert signal.getsignal(signal.SIGINT) == before
+
+
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
 def test_a_master_that_cannot_be_reached_is_told_at_once(scheme: str, spark_environment: None) -> None:
     with pytest.raises(MasterUnreachable, match="start it"), open_runner(f"{scheme}://{free_address()}"):

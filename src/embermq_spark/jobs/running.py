@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -59,20 +59,18 @@ class SparkRunner:
         done = self._spark.sparkContext.accumulator(0) if self._is_classic else None
         wrapped = _wrap(work, [pickle.dumps(task) for task in tasks], done.add if done is not None else _nobody)
         frame = self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(wrapped, "number long, result binary")
-        collecting = _Collecting(self._spark, frame)
         reported = 0
-        try:
-            while not collecting.wait(_LOOK_EVERY_S):
-                if done is not None:
-                    report(done.value - reported)
-                    reported = done.value
-        except BaseException:
-            collecting.interrupt()
-            raise
-        rows = collecting.rows()
-        if done is not None:
-            report(done.value - reported)
-        return [_result_of(data) for _, data in sorted(rows)]
+
+        def look() -> None:
+            nonlocal reported
+            if done is not None:
+                report(done.value - reported)
+                reported = done.value
+
+        table = call_apart(self._spark, frame.toArrow, look)
+        look()
+        numbered = zip(table["number"].to_pylist(), table["result"].to_pylist(), strict=True)
+        return [_result_of(data) for _, data in sorted(numbered)]
 
 
 @contextmanager
@@ -91,23 +89,39 @@ def open_spark_session(master: str) -> Iterator[SparkSession]:
     """
     _check_reachable(master)
     where = {"remote": master} if master.startswith("sc://") else {"master": master}
-    before = signal.getsignal(signal.SIGINT)
     is_ours = SparkSession.getActiveSession() is None
+    pressed: list[int] = []
+    with _holding_interrupts(pressed):
+        try:
+            spark = session("embermq", settings=_SETTINGS if "master" in where else None, **where)
+        except EmberError:
+            raise
+        except Exception as error:  # py4j's, gRPC's and Spark's own have nothing else in common
+            line = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+            raise SettingsError(f"no Spark session with master {master!r}: {line}") from error
     try:
-        spark = session("embermq", settings=_SETTINGS if "master" in where else None, **where)
-    except EmberError:
-        raise
-    except Exception as error:  # py4j's, gRPC's and Spark's own have nothing else in common
-        line = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        raise SettingsError(f"no Spark session with master {master!r}: {line}") from error
-    finally:
-        with suppress(ValueError):  # only the main thread may
-            signal.signal(signal.SIGINT, before)  # Spark's own cancels jobs of others, too
-    try:
+        if pressed:
+            raise KeyboardInterrupt
         yield spark
     finally:
         if is_ours:
             spark.stop()
+
+
+@contextmanager
+def _holding_interrupts(pressed: list[int]) -> Iterator[None]:
+    """Note Ctrl-C in `pressed` instead of obeying it: a JVM whose start is given up stays behind, and complains.
+
+    The handler that Spark sets meanwhile, which cancels jobs of others, too, goes with the block.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    with suppress(ValueError):  # only the main thread may
+        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            signal.signal(signal.SIGINT, before)
 
 
 def _check_reachable(master: str) -> None:
@@ -129,23 +143,37 @@ def _check_reachable(master: str) -> None:
     raise MasterUnreachable(master, "; ".join(causes))
 
 
-class _Collecting(threading.Thread):
-    """Has Spark do the work, while another thread looks how far it is."""
+def call_apart(spark: SparkSession, work: Callable[[], T], look: Callable[[], None] = lambda: None) -> T:
+    """What `work` gives, which has Spark work, in a thread of its own; `look` is called now and then meanwhile.
 
-    def __init__(self, spark: SparkSession, frame: Any) -> None:
+    So Ctrl-C stops Spark's tasks, and not the talk with it. Raises TaskFailed.
+    """
+    calling = _Calling(spark, work)
+    try:
+        while not calling.wait(_LOOK_EVERY_S):
+            look()
+    except BaseException:
+        calling.interrupt()
+        raise
+    return calling.result()
+
+
+class _Calling(threading.Thread, Generic[T]):
+    """Has Spark do the work, while another thread waits."""
+
+    def __init__(self, spark: SparkSession, work: Callable[[], T]) -> None:
         super().__init__(name="embermq-job", daemon=True)
         self._spark = spark
-        self._frame = frame
+        self._work = work
         self._tag = f"embermq-{uuid.uuid4().hex}"
-        self._rows: list[tuple[int, bytes]] = []
+        self._results: list[T] = []
         self._error: Exception | None = None
         self.start()
 
     def run(self) -> None:
         self._spark.addTag(self._tag)  # of this thread alone
         try:
-            table = self._frame.toArrow()
-            self._rows = list(zip(table["number"].to_pylist(), table["result"].to_pylist(), strict=True))
+            self._results.append(self._work())
         except Exception as error:
             self._error = error
 
@@ -159,10 +187,10 @@ class _Collecting(threading.Thread):
         self._spark.interruptTag(self._tag)
         self.join()
 
-    def rows(self) -> list[tuple[int, bytes]]:
-        """Number and result of each task. Raises TaskFailed."""
+    def result(self) -> T:
+        """What the work gave. Raises TaskFailed."""
         if self._error is None:
-            return self._rows
+            return self._results[0]
         if not isinstance(self._error, PySparkException):
             raise self._error
         raise TaskFailed(f"{cause_of(self._error)}; Spark's log says more") from self._error

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from embermq.errors import SettingsError
-from embermq.jobs.errors import TaskFailed
 from embermq_spark.brokers import find_brokers
-from embermq_spark.jobs.running import cause_of, open_spark_session
+from embermq_spark.jobs.running import call_apart, open_spark_session
 from embermq_spark.options import ReadOptions
 from embermq_spark.reports.catalogue import CATALOGUE
 from embermq_spark.reports.group_lag import keep_lag, lag_history
@@ -45,10 +43,8 @@ def run_report(asked: Asked) -> list[Row]:
     if asked.history is None:
         _check_source(asked.options)
     with open_spark_session(asked.master) as spark:
-        try:
-            rows = [row.asDict() for row in _make(spark, asked).limit(asked.limit).collect()]
-        except PySparkException as error:
-            raise TaskFailed(f"{cause_of(error)}; Spark's log says more") from error
+        found = call_apart(spark, lambda: _make(spark, asked).limit(asked.limit).collect())
+    rows = [row.asDict() for row in found]
     if asked.picture is not None:
         _draw(asked, asked.picture, rows)
     return rows
