@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "files": {"errors", "clock"},
     "log": {"errors", "clock", "model", "format", "kernels", "files"},
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
-    "timers": {"errors", "clock", "model", "format", "files", "log", "store"},
+    "timers": {"errors", "clock", "model", "format", "kernels", "files", "log", "store"},
     "compaction": {"errors", "clock", "model", "format", "files", "log", "store"},
     "filters": {"errors", "model"},
     "scan": {"errors", "clock", "model", "format", "kernels", "files", "log", "filters", "client"},

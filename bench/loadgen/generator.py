@@ -47,6 +47,8 @@ class Load:
     per_pull: int = 32
     topics: int = 1
     queues: int = QUEUES  # of each topic
+    due: int = 0  # when messages are to be delivered, in ms since 1970
+    commits: bool = False  # every message begins a transaction, which is committed
 
 
 @cache
@@ -75,6 +77,7 @@ def drive(
     numbers = {"port": server.port, "connections": load.shape.connections, "window": load.shape.window}
     numbers |= {"topics": load.topics, "queues": load.queues, "size": load.size, "batch": load.batch}
     numbers |= {"per_pull": load.per_pull, "limit": limit, "pid": server.process.pid}
+    numbers |= {"due": load.due, "commits": int(load.commits)}
     options = [f"{name}={value}" for name, value in numbers.items()]
     options += [f"warmup={warmup}", f"seconds={seconds}", f"topic={topic}"]
     command = [*pinned(GENERATOR_CORE), str(program()), server.protocol, load.work, *options]

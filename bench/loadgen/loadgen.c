@@ -8,6 +8,9 @@
  *     relay   send, and take at the same time: at most connections x window messages are on their way; the latency is
  *             that of a message from its sender to its follower
  *
+ * With `due`, messages are to be delivered at that time; with `commits`, each begins a transaction, whose commit, which
+ * nobody answers, is sent when the message is answered (of rocketmq only).
+ *
  * One thread, one epoll loop. Requests are made when a quarter of a connection's window is free, for every protocol
  * alike, so that their number per system call does not depend on how a server groups its answers. Every answer is
  * looked at: what is not a success is counted as an error and not as a message. After the last measured moment nothing
@@ -204,6 +207,8 @@ static void go_on(int poll, const Protocol *protocol, double seconds) {
 }
 
 static bool is_settled(void) {
+    for (int number = 0; number < connection_count; number++)
+        if (connections[number].out.begin < connections[number].out.end) return false;
     bool is_answered = totals.acknowledged + totals.refused == totals.asked;
     return is_answered && (options.work != RELAY || totals.consumed >= totals.acknowledged);
 }
@@ -247,6 +252,7 @@ static void set_option(const char *argument) {
         {"port=", &options.port}, {"connections=", &options.connections}, {"window=", &options.window},
         {"topics=", &options.topics}, {"queues=", &options.queues}, {"size=", &options.size},
         {"batch=", &options.batch}, {"per_pull=", &options.per_pull}, {"pid=", &options.pid},
+        {"commits=", &options.commits},
     };
     for (size_t index = 0; index < sizeof whole / sizeof *whole; index++) {
         size_t size = strlen(whole[index].name);
@@ -256,6 +262,7 @@ static void set_option(const char *argument) {
         }
     }
     if (strncmp(argument, "limit=", 6) == 0) options.limit = strtoull(argument + 6, NULL, 10);
+    else if (strncmp(argument, "due=", 4) == 0) options.due = strtoull(argument + 4, NULL, 10);
     else if (strncmp(argument, "warmup=", 7) == 0) options.warmup = atof(argument + 7);
     else if (strncmp(argument, "seconds=", 8) == 0) options.seconds = atof(argument + 8);
     else if (strncmp(argument, "topic=", 6) == 0) options.topic = argument + 6;
@@ -272,6 +279,7 @@ static void check_options(void) {
     if (options.work == FILL && (options.limit == 0 || options.limit % share != 0))
         fail("limit must be a multiple of connections x batch");
     if (options.work == RELAY && options.batch != 1) fail("relay sends no batches");
+    if ((options.commits || options.due) && options.batch != 1) fail("no batch waits for its time or for a commit");
     if (options.work == PULL && options.limit < (uint64_t)options.per_pull * (uint64_t)options.queues)
         fail("limit is less than one pull from every queue");
 }

@@ -35,6 +35,8 @@ typedef struct {
     double warmup;    /* seconds */
     double seconds;
     int pid;          /* of the server, whose CPU time is measured; 0 for none */
+    int commits;      /* 1: every message begins a transaction, which is committed when it is answered */
+    uint64_t due;     /* when messages are to be delivered, in ms since 1970; 0: now */
     const char *topic;
 } Options;
 

@@ -19,8 +19,11 @@
 #include <time.h>
 
 #define FIRST_OPAQUE 1000000 /* so that all have seven digits */
+#define COMMIT_OPAQUE 9999999
 #define NOT_FOUND 19         /* of a pull that waited in vain */
 #define RETRY_AT_ONCE 20
+#define GROUP "bench_producers"
+#define PREPARED 4           /* in the sys flag of what begins a transaction */
 #define BODY_AT 88           /* in a record whose hosts are IPv4 */
 
 static char header[2048], properties[128];
@@ -40,13 +43,16 @@ static void prepare(void) {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
     bool is_batch = options.batch > 1;
+    char more[128] = "";
+    if (options.due) snprintf(more, sizeof more, "TIMER_DELIVER_MS\\u0001%llu\\u0002", (unsigned long long)options.due);
+    if (options.commits) snprintf(more, sizeof more, "TRAN_MSG\\u0001true\\u0002PGROUP\\u0001" GROUP "\\u0002");
     int size = snprintf(header, sizeof header,
-        "{\"code\":%d,\"extFields\":{\"a\":\"bench_producers\",\"b\":\"%s%s\",\"c\":\"TBW102\",\"d\":\"4\",\"e\":\"Q\",\"f\":\"0\","
-        "\"g\":\"%lld\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%016llXKEYKEYKEYKEYKEYK\\u0002WAIT\\u0001true\\u0002\",\"j\":\"0\","
+        "{\"code\":%d,\"extFields\":{\"a\":\"" GROUP "\",\"b\":\"%s%s\",\"c\":\"TBW102\",\"d\":\"4\",\"e\":\"Q\",\"f\":\"%d\","
+        "\"g\":\"%lld\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%016llXKEYKEYKEYKEYKEYK\\u0002WAIT\\u0001true\\u0002%s\",\"j\":\"0\","
         "\"k\":\"false\",\"m\":\"%s\",\"n\":\"broker-a\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":OPAQUEE,"
         "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-        is_batch ? 320 : 310, options.topic, options.topics > 1 ? "NNNN" : "",
-        (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000, (unsigned long long)run, is_batch ? "true" : "false");
+        is_batch ? 320 : 310, options.topic, options.topics > 1 ? "NNNN" : "", options.commits ? PREPARED : 0,
+        (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000, (unsigned long long)run, more, is_batch ? "true" : "false");
     header_size = (size_t)size;
     queue_at = place_of(header, "\"Q\"") + 1;
     key_at = place_of(header, "KEYKEYKEY");
@@ -150,12 +156,29 @@ static void take_records(Connection *connection, const uint8_t *body, size_t siz
     }
 }
 
+/* Commits the transaction whose message was answered with `text`: an id is a host and the position in the log. */
+static void ask_commit(Connection *connection, const uint8_t *text, size_t size) {
+    const char name[] = "\"msgId\":\"";
+    const uint8_t *id = memmem(text, size, name, strlen(name));
+    if (id == NULL || (size_t)(text + size - id) < strlen(name) + 32) fail("no id in %.*s", (int)size, text);
+    char digits[17] = {0}, commit[512];
+    memcpy(digits, id + strlen(name) + 16, 16);
+    int written = snprintf(commit, sizeof commit,
+        "{\"code\":37,\"extFields\":{\"producerGroup\":\"" GROUP "\",\"tranStateTableOffset\":\"%ld\","
+        "\"commitLogOffset\":\"%llu\",\"commitOrRollback\":\"8\",\"fromTransactionCheck\":\"false\",\"msgId\":\"x\","
+        "\"transactionId\":\"x\",\"bname\":\"broker-a\"},\"flag\":2,\"language\":\"JAVA\",\"opaque\":%d,"
+        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
+        number_of(text, size, "\"queueOffset\":"), strtoull(digits, NULL, 16), COMMIT_OPAQUE);
+    frame(connection, commit, (size_t)written, 0);
+}
+
 static size_t take(Connection *connection, const uint8_t *data, size_t size, Answer *answer) {
     if (size < 8 || size < 4 + (size_t)be32(data)) return 0;
     size_t whole = 4 + (size_t)be32(data), text_size = be32(data + 4) & 0xFFFFFF;
     const uint8_t *text = data + 8;
     if (8 + text_size > whole) fail("a header of %zu bytes in a frame of %zu", text_size, whole);
-    long slot = number_of(text, text_size, "\"opaque\":") - FIRST_OPAQUE, code = number_of(text, text_size, "\"code\":");
+    long opaque = number_of(text, text_size, "\"opaque\":"), slot = opaque - FIRST_OPAQUE, code = number_of(text, text_size, "\"code\":");
+    if (opaque == COMMIT_OPAQUE) return whole; /* a refusal, although nobody asked: what is lost is found in the end */
     if (slot < 0 || slot >= connection->window) fail("whose answer is %.*s?", (int)text_size, text);
     answer->slot = (int)slot;
     if (connection->role == FOLLOWER && (code == NOT_FOUND || code == RETRY_AT_ONCE)) return whole;
@@ -163,6 +186,7 @@ static size_t take(Connection *connection, const uint8_t *data, size_t size, Ans
     else if (connection->role != SENDER)
         take_records(connection, text + text_size, whole - 8 - text_size, connection->wanted[slot], answer);
     else if (number_of(text, text_size, "\"queueOffset\":") < 0) refuse(answer, "no offset", text, text_size);
+    else if (options.commits) ask_commit(connection, text, text_size), answer->messages = 1;
     else answer->messages = (uint64_t)options.batch;
     return whole;
 }

@@ -237,13 +237,16 @@ class Broker:
     def make_fast(self, received: Received, frame_limits: FrameLimits) -> FastRequests:
         """What takes plain SENDs and PULLs out of received bytes from now on; kernels must be loaded."""
         from embermq.broker.fast_answers import FastAnswers
+        from embermq.broker.fast_ends import FastEnds
         from embermq.broker.fast_pulls import FastPulls
         from embermq.broker.fast_requests import FastRequests
         from embermq.broker.fast_sends import FastSends
         from embermq.broker.fast_staging import FastStaging
 
         self.publisher.fast = self._staged.fast = FastStaging(self.store, self._intake, self.statistics)
-        self.store.gather_by_kernels()
+        self.store.use_kernels()
+        if self.timers is not None:
+            self.timers.use_kernels()
         sends = FastSends(
             self.store,
             received,
@@ -267,7 +270,7 @@ class Broker:
             now=self.clock.monotonic,
         )
         self._tasks.append(asyncio.get_running_loop().create_task(_every(EXPIRE_S, pulls.expire)))
-        return FastRequests(sends, pulls)
+        return FastRequests(sends, pulls, FastEnds(received.view, self.router.receive, frame_limits))
 
     def connection_closed(self, peer: Peer) -> None:
         """Forget a client whose connection is gone."""

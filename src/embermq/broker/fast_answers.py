@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from embermq.broker.fast_peers import FastPeer, FastPeers
-from embermq.broker.send_answers import SendAnswers, Wanted
+from embermq.broker.send_answers import NO_FIELDS, SendAnswers, Wanted
 from embermq.errors import FlushTimeout
 from embermq.format.command import ONEWAY as ONEWAY_FLAG
 from embermq.format.command import Command, decode_command, encode_command, make_answer
@@ -17,6 +17,10 @@ from embermq.kernels.answers import ALL_DONE, NOT_PLAIN, AnswerTexts, answer_row
 from embermq.kernels.columns import RECORD_POSITION
 from embermq.kernels.compiling import Table
 from embermq.kernels.send_rows import (
+    ASKED,
+    ASKED_SIZE,
+    ASKS,
+    ASKS_TIME,
     DRAFTS,
     FIRST_DRAFT,
     FORM,
@@ -155,7 +159,11 @@ class FastAnswers:
         row = rows.rows[number].tolist()
         first, count = row[FIRST_DRAFT], row[DRAFTS]
         unique = rows.scratch[row[UNIQUE_AT] : row[UNIQUE_AT] + row[UNIQUE_SIZE]].tobytes().decode()
-        wanted = Wanted(_request(row), 0, count, row[QUEUE], unique)
+        fields = NO_FIELDS
+        if row[ASKS] == ASKS_TIME:
+            handle = rows.scratch[row[ASKED] : row[ASKED] + row[ASKED_SIZE]].tobytes().decode()
+            fields = {"recallHandle": handle}
+        wanted = Wanted(_request(row), 0, count, row[QUEUE], unique, fields)
         positions: list[int] = records[first : first + count, RECORD_POSITION].tolist()
         return self._answers.stored(peer, [wanted], Submitted([row[QUEUE_OFFSET]], positions, [], 0, 0))
 

@@ -1,6 +1,7 @@
-"""The first look at what connections receive, where kernels are loaded: plain SENDs and known PULLs are taken from it.
+"""The first look at what connections receive, where kernels are loaded: SENDs, known PULLs and ends of transactions are
+taken from it.
 
-Most connections bring one of the two all the time. That one is tried first, so that neither pays for the other.
+Most connections bring one of the first two all the time. That one is tried first, so that neither pays for the other.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from embermq.broker.fast_ends import FastEnds
 from embermq.broker.fast_peers import FastPeer
 from embermq.broker.fast_pulls import FastPulls, Puller
 from embermq.broker.fast_sends import FastSends
@@ -23,24 +25,21 @@ Take = Callable[[Requester, int, int], int]
 class FastRequests:
     """Takes whole frames at the beginning of received bytes; ordinary code takes those that it leaves."""
 
-    def __init__(self, sends: FastSends, pulls: FastPulls) -> None:
+    def __init__(self, sends: FastSends, pulls: FastPulls, ends: FastEnds) -> None:
+        self.ends = ends
         self.sends = sends
         self.pulls = pulls
 
     def take(self, peer: Requester, begin: int, end: int) -> int:
         """Take what can be taken; how many bytes that is."""
-        first: Take = self.sends.take
-        second: Take = self.pulls.take
+        takers: list[Take] = [self.sends.take, self.pulls.take, self.ends.take]
         if self.pulls.knows(peer):
-            first, second = second, first
-        at, taken = begin, first(peer, begin, end)
-        at += taken
-        while at < end and not peer.is_blocked:
-            first, second = second, first
-            taken = first(peer, at, end)
-            at += taken
-            if not taken:
-                break
+            takers[:2] = reversed(takers[:2])
+        at, in_vain, turn = begin, 0, 0
+        while at < end and in_vain < len(takers) and not peer.is_blocked:
+            taken = takers[turn % len(takers)](peer, at, end)
+            at, turn = at + taken, turn + 1
+            in_vain = 0 if taken else in_vain + 1
         return at - begin
 
     def add(self, peer: Requester, descriptor: int) -> None:

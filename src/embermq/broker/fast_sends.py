@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from embermq.broker.fast_answers import FastAnswers, StoredTurn
+from embermq.broker.fast_parking import FastParking
 from embermq.broker.fast_peers import FastPeer, FastPeers
 from embermq.broker.fast_topics import FastTopics
 from embermq.broker.handlers.send import SendHandlers
@@ -38,6 +39,7 @@ from embermq.kernels.turn import (
     DRAFT_COUNT,
     FRAME_LIMIT,
     HEADER_LIMIT,
+    PARKING,
     PROPERTIES_LIMIT,
     QUEUES,
     REASON,
@@ -113,8 +115,10 @@ class FastSends:
         self._answers = answers
         self._now = now
         self._topics = FastTopics(intake, store.queue_table())
+        self._parking = FastParking(intake, handlers)
         self._memory = memory = TurnMemory(MOST_ROWS, TEXT_ROOM, MOST_DRAFTS)
         self._largest_body = largest_body(store.log_files().file_size)
+        memory.numbers[PARKING] = self._parking.address
         memory.numbers[BATCH_ROOM] = store.log_files().file_size - BLANK_SIZE
         self._own_host = store.store_host()
         memory.hosts[_STORE_HOST] = address_of(self._own_host), len(self._own_host)
@@ -210,7 +214,8 @@ class FastSends:
         numbers[RECORD_EXTRA] = LARGEST_HEAD + len(self._suffix)
         numbers[TOPICS], numbers[TOPICS_SIZE] = topics.by_name.address, topics.by_name.size
         numbers[QUEUES], numbers[TOPIC_COUNT] = topics.queues_address, len(topics.queues)
-        return len(topics.queues) > 0
+        self._parking.refresh(topics)
+        return not topics.is_empty
 
     def _expect(self, peer: FastPeer, end: int) -> None:
         """Keep what this turn owes to `peer`: answers to the rows before `end`. The first to come has the turn put."""
@@ -255,8 +260,8 @@ class FastSends:
         firsts = sends.rows[:rows, FIRST_DRAFT] if drafts > rows else None
         return DraftTable(
             memory.drafts[:drafts], received.address, received.size, sends.scratch_address, sends.scratch_size,
-            self._size, topics.names.rows, topics.queues, memory.hosts[: memory.numbers[SENDERS] + 1], _STORE_HOST,
-            self._suffix, firsts=firsts,
+            self._size + memory.numbers[TEXT_END], topics.names.rows, topics.queues,
+            memory.hosts[: memory.numbers[SENDERS] + 1], _STORE_HOST, self._suffix, firsts=firsts,
         )  # fmt: skip
 
     def _answer(self, appended: TableAppended, table: DraftTable, began: float) -> None:
@@ -264,6 +269,7 @@ class FastSends:
         if appended.pieces:
             sends, records = self._memory.sends, appended.records
             stored = StoredTurn(sends, table, records, self._store.queue_table())
+            self._parking.note_halves(shares, stored, self._received.view, self._topics)
             count, written = self._answers.write(self._peers, shares, stored, is_sending=not self._puts.is_sync)
             if written.is_sent:
                 self._count(began, count)

@@ -1,5 +1,7 @@
 """The topics that plain messages may go to, where kernels find them: by name, with their queues.
 
+Those that messages wait in have numbers, too, but are not found by name: nobody sends there.
+
 Only loaded where kernels are.
 """
 
@@ -16,6 +18,7 @@ from embermq.kernels.compiling import Table
 from embermq.kernels.placing import QUEUES_WIDTH
 from embermq.kernels.topics import TopicTable
 from embermq.log.queue_table import QueueTable
+from embermq.model.topic import HALF_TOPIC, TIMER_TOPIC
 
 
 class FastTopics:
@@ -27,14 +30,19 @@ class FastTopics:
         self._known: Mapping[str, tuple[bytes, int]] | None = None
         self._start({})
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message can go anywhere."""
+        return len(self.by_name) == 0
+
     def refresh(self) -> None:
         """Know what the intake knows now."""
         known = self._intake.known
         if known is not self._known:
             self._start(known)
-        if len(known) > len(self._rows):
-            for name, count in islice(known.values(), len(self._rows), None):
-                self._add(name, count)
+        if len(known) > len(self.by_name):
+            for name, count in islice(known.values(), len(self.by_name), None):
+                self.by_name.add(name, self._add(name, count))
 
     def _start(self, known: Mapping[str, tuple[bytes, int]]) -> None:
         self._known = known
@@ -42,9 +50,10 @@ class FastTopics:
         self._room: Table = np.zeros((16, QUEUES_WIDTH), np.int64)
         self.by_name = TopicTable()
         self.names = ByteTable()
-        self._use_room(0)
+        self.titles: list[str] = []  # the same as text
+        self.timer, self.half = (self._add(name.encode(), 1) for name in (TIMER_TOPIC, HALF_TOPIC))
 
-    def _add(self, name: bytes, count: int) -> None:
+    def _add(self, name: bytes, count: int) -> int:
         number = len(self._rows)
         rows = np.array([self._numbers.row(name, queue) for queue in range(count)], np.int64)
         self._rows.append(rows)
@@ -53,7 +62,8 @@ class FastTopics:
         self._room[number] = int(rows.ctypes.data), count
         self._use_room(number + 1)
         self.names.number_of(name)
-        self.by_name.add(name, number)
+        self.titles.append(name.decode())
+        return number
 
     def _use_room(self, count: int) -> None:
         self.queues: Table = self._room[:count]

@@ -154,7 +154,7 @@ class Intake:
         self._limits = limits
         self.max_body = limits().max_message_size
         self.max_properties = limits().max_properties_size
-        self._parking = parking
+        self.parking = parking
         self._unique_ids = unique_ids
         self.known: dict[str, tuple[bytes, int]] = {}  # topics that plain messages may go to, with their queues
         self._known_of = topics.table()
@@ -218,7 +218,7 @@ class Intake:
         draft, queue, unique_id = found
         topic = draft[0].decode()
         place = f"{TRANSACTION_ID}\x01{unique_id}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE}\x01{queue}\x02"
-        data = (properties + self.suffix + place).encode()
+        data = (properties + place + self.suffix).encode()
         if len(data) > self.max_properties - CHECK_ROOM:
             return None
         hidden = (_HALF, HALF_QUEUE, draft[2], data, *draft[4:])
@@ -232,12 +232,12 @@ class Intake:
         if split is None or found is None:
             return None
         draft, queue, unique_id = found
-        out = self._parking.slot_of({split.name: split.value})
+        out = self.parking.slot_of({split.name: split.value})
         if out is None:
             return None
         topic = draft[0].decode()
         parked = f"{TIMER_OUT_MS}\x01{out}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE}\x01{queue}\x02"
-        data = (properties + self.suffix + parked).encode()
+        data = (properties + parked + self.suffix).encode()
         if len(data) > self.max_properties:
             return None
         handle = self._make_handle(topic, out, unique_id)
@@ -252,14 +252,14 @@ class Intake:
             return self._batch(request, head, born)
         properties = head.properties
         unique_id = properties.setdefault(UNIQ_KEY, self._unique_ids.next())
-        properties |= self._own
         self._check_asked(head.topic, properties)
         target = self._redirect(request, fields, head, properties)
         name = target.topic
         if is_transactional(properties, head.reconsume_times) and not target.topic.startswith(_OF_CONSUMERS):
             target = self._hide(target, unique_id, group=fields.get("a") or "")
         else:
-            target = self._parking.park(target)
+            target = self.parking.park(target)
+        target = target._replace(properties={**target.properties, **self._own})
         body = request.data
         if not body:
             raise IllegalMessage(f"an empty body for topic {head.topic.name!r}; a message has one byte at least")
@@ -306,7 +306,7 @@ class Intake:
         properties.pop(UNIQ_KEY, None)
         self._check_asked(head.topic, properties)
         _check_not_transactional(head.topic, properties)
-        target = self._parking.park(Target(topic, message.queue, properties))
+        target = self.parking.park(Target(topic, message.queue, properties))
         data = format_properties(target.properties)
         if len(data) > self.max_properties - UNIQUE_KEY_ROOM:
             raise PropertiesTooLarge(topic, size=len(data) + UNIQUE_KEY_ROOM, limit=self.max_properties)
@@ -372,7 +372,7 @@ class Intake:
         if not self.settings.transactions:
             raise NotPermitted(f"broker {self.settings.name!r} takes no transactional messages; see its `transactions`")
         hidden = hide(target, unique_id, group=group)
-        size = len(format_properties(hidden.properties)) + CHECK_ROOM
+        size = len(format_properties({**hidden.properties, **self._own})) + CHECK_ROOM
         if size > self.max_properties:
             raise PropertiesTooLarge(target.topic, size=size, limit=self.max_properties)
         return hidden

@@ -82,6 +82,15 @@ def split_timer(properties: str) -> TimerSplit | None:
     return TimerSplit(properties[:at] + properties[end + 1 :], name, value) if name in _TIMERS else None
 
 
+class ParkingLimits(NamedTuple):
+    """What holds at a moment for messages that name a time."""
+
+    now_ms: int
+    precision: int  # of the slots
+    most_delay_ms: int
+    is_unlimited: bool  # they may wait, and as many for one moment as there are
+
+
 class Parking:
     """Parks messages by what they ask for: a delay level first, else a time."""
 
@@ -93,6 +102,12 @@ class Parking:
         self._levels = levels
         self._waiting_at = waiting_at  # how many messages wait in the slot of a time
         self._clock = clock
+
+    def limits(self) -> ParkingLimits:
+        """What `slot_of` goes by."""
+        settings = self._settings()
+        is_unlimited = settings.timers and settings.timer_slot_limit >= UNLIMITED
+        return ParkingLimits(self._clock.now_ms(), self._precision, settings.timer_max_delay_s * 1000, is_unlimited)
 
     def park(self, target: Target) -> Target:
         """Where a message must wait, if it must, else where it goes anyway. Raises a RequestError."""

@@ -14,7 +14,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from embermq.clock import Clock
 from embermq.errors import FlushTimeout, StoreBusy, StoreUnwritable
@@ -22,6 +22,9 @@ from embermq.format.record import DraftFields
 from embermq.store.settings import Durability
 from embermq.store.store import Store
 from embermq.store.writer import Submitted
+
+if TYPE_CHECKING:
+    from embermq.log.table_append import DraftTable, TableAppended
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +126,26 @@ class Puts:
 
         self.submit(drafts, done, together=together)
         return await result
+
+    async def put_table(self, table: DraftTable) -> TableAppended:
+        """The same for messages that lie in memory, by kernels; only while it `is_free`.
+
+        What is not stored, and why, is told, not raised.
+        """
+        appended = self._store.submit_table(table)
+        if appended.pieces and self._is_sync:
+            result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def finish(error: Exception | None) -> None:
+                if not result.done():
+                    if error is None or isinstance(error, FlushTimeout):
+                        result.set_result(None)
+                    else:
+                        result.set_exception(error)
+
+            self.await_disk(appended.pieces[-1].end, finish)
+            await result
+        return appended
 
     def settle(self) -> None:
         """Answer those whose messages the disk has."""

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from embermq.broker.puts import Puts
 from embermq.broker.settings import BrokerSettings
@@ -30,6 +30,9 @@ from embermq.store.store import Store
 from embermq.timers.slot_reading import Slot
 from embermq.timers.timers import TimerForm, Timers
 from embermq.timers.times import roll_window, snap_precision
+
+if TYPE_CHECKING:
+    from embermq.broker.fast_delivery import FastDelivery
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +59,9 @@ class TimerDelivery:
         clock: Clock,
     ) -> None:
         self.timers = timers
+        self._store = store
+        self._topics = topics
+        self._fast: FastDelivery | None = None  # where kernels are
         self._puts = puts
         self._statistics = statistics
         self._clock = clock
@@ -65,6 +71,13 @@ class TimerDelivery:
         self._arrival = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def use_kernels(self) -> None:
+        """Have kernels deliver what is usual from now on; they must be loaded."""
+        from embermq.broker.fast_delivery import FastDelivery
+
+        self.timers.use_kernels()
+        self._fast = FastDelivery(self._store, self.timers, self._topics)
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -137,11 +150,39 @@ class TimerDelivery:
         """Put all messages of a slot; returns the end of the log behind them."""
         end, begin = 0, 0
         while begin < len(slot.places):
+            delivered = await self._deliver_fast(slot, begin)
+            if delivered is not None:
+                begin, after = delivered
+                end = max(end, after)
+                await asyncio.sleep(0)
+                continue
             batch = self._messages.read(slot, begin, most=MOST_AT_ONCE, most_bytes=MOST_BYTES)
             end = max(end, await self._put(batch.messages))
             begin = batch.end
             await asyncio.sleep(0)  # for all others: a put that does not wait for the disk lets nobody else in
         return end
+
+    async def _deliver_fast(self, slot: Slot, begin: int) -> tuple[int, int] | None:
+        """Put messages from a unit on by kernels: the unit to go on with, the end of the log; None if they cannot."""
+        fast = self._fast
+        if fast is None or not self._puts.is_free:
+            return None
+        table = fast.read(slot, begin, now_ms=self._clock.now_ms(), most_bytes=MOST_BYTES)
+        if table is None:
+            return None
+        try:
+            appended = await self._puts.put_table(table)
+        except StoreError as error:
+            log.warning("timer messages wait count=%d reason=%s", len(table), error)
+            await asyncio.sleep(RETRY_S)
+            return begin, 0
+        if appended.error is not None:
+            log.warning("timer messages wait count=%d reason=%s", len(table) - len(appended.records), appended.error)
+            await asyncio.sleep(RETRY_S)
+        if not appended.pieces:
+            return begin, 0
+        fast.count(table, appended.records, self._statistics.count_put)
+        return begin + len(appended.records), appended.pieces[-1].end
 
     async def _put(self, messages: Sequence[Redelivery]) -> int:
         """Put messages, waiting as long as the store takes none; one that can never be put is dropped, aloud."""

@@ -5,7 +5,8 @@ JSON answers are pieces of text with numbers and ids between them, binary ones t
     {"code":0,"extFields":{"queueId":"▮","transactionId":"▮","msgId":"▮▮","TRACE_ON":"true","MSG_REGION":"…",
     "queueOffset":"▮"},"flag":1,"language":"PYTHON","opaque":▮,"serializeTypeCurrentRPC":"JSON","version":479}
 
-For a batch, msgId is a list. The bytes are those of the broker's own answers.
+For a batch, msgId is a list; a message that waits for its time has a `recallHandle` before all of it, in binary behind
+the ids. The bytes are those of the broker's own answers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from embermq.kernels.compiling import Table, inlined, kernel, part
 from embermq.kernels.digits import count_digits, write_digits
 from embermq.kernels.memory import address_of, copy, fits, get, load_u8, store_8, store_16, store_32
 from embermq.kernels.send_rows import (
+    ASKED,
+    ASKED_SIZE,
+    ASKS,
+    ASKS_TIME,
     DRAFTS,
     FIRST_DRAFT,
     FORM,
@@ -62,7 +67,10 @@ _BINARY_OFFSET: Final = 8
 _BINARY_UNIQUE: Final = 9
 _BINARY_END: Final = 10
 _HOST: Final = 11  # an id is this and the position
-_PIECES: Final = 12
+_BEFORE_HANDLE: Final = 12  # together with what is behind it, instead of what else comes before the queue
+_BEHIND_HANDLE: Final = 13
+_BINARY_HANDLE: Final = 14
+_PIECES: Final = 15
 
 
 class Written(NamedTuple):
@@ -96,6 +104,9 @@ class AnswerTexts:
             _field("transactionId"),
             _field(MSG_REGION, region.encode(errors="replace")) + _field(TRACE_ON, b"true"),
             host,
+            b'{"code":0,"extFields":{"recallHandle":"',
+            b'","queueId":"',
+            _field("recallHandle"),
         )
         assert len(pieces) == _PIECES
         ends = [sum(map(len, pieces[: number + 1])) for number in range(_PIECES)]
@@ -185,10 +196,16 @@ def _is_alphanumeric(at: int, size: int) -> bool:
 
 
 @inlined
-def _write_json(out: int, row: int, records: int, unique: int, texts: int, size: int) -> None:
+def _write_json(out: int, row: int, records: int, unique: int, handle: int, texts: int, size: int) -> None:
     store_32(out, _HEAD_SIZE - 4 + size)
     store_32(out + 4, JSON_FORM << 24 | size)
-    out = _write_piece(out + _HEAD_SIZE, texts, _BEFORE_QUEUE)
+    out += _HEAD_SIZE
+    if handle != 0:
+        out = _write_piece(out, texts, _BEFORE_HANDLE)
+        copy(out, handle, get(row, ASKED_SIZE))
+        out = _write_piece(out + get(row, ASKED_SIZE), texts, _BEHIND_HANDLE)
+    else:
+        out = _write_piece(out, texts, _BEFORE_QUEUE)
     out = write_digits(out, get(row, QUEUE), count_digits(get(row, QUEUE)))
     out = _write_piece(out, texts, _BEFORE_UNIQUE)
     copy(out, unique, get(row, UNIQUE_SIZE))
@@ -210,7 +227,7 @@ def _write_number_field(out: int, texts: int, piece: int, value: int) -> int:
 
 
 @inlined
-def _write_binary(out: int, row: int, records: int, unique: int, texts: int, size: int) -> None:
+def _write_binary(out: int, row: int, records: int, unique: int, handle: int, texts: int, size: int) -> None:
     store_32(out, _HEAD_SIZE - 4 + size)
     store_32(out + 4, BINARY_FORM << 24 | size)
     store_16(out + 8, 0)
@@ -228,15 +245,27 @@ def _write_binary(out: int, row: int, records: int, unique: int, texts: int, siz
     out = _write_piece(out, texts, _BINARY_UNIQUE)
     store_32(out, get(row, UNIQUE_SIZE))
     copy(out + 4, unique, get(row, UNIQUE_SIZE))
-    _write_piece(out + 4 + get(row, UNIQUE_SIZE), texts, _BINARY_END)
+    out += 4 + get(row, UNIQUE_SIZE)
+    if handle != 0:
+        out = _write_piece(out, texts, _BINARY_HANDLE)
+        store_32(out, get(row, ASKED_SIZE))
+        copy(out + 4, handle, get(row, ASKED_SIZE))
+        out += 4 + get(row, ASKED_SIZE)
+    _write_piece(out, texts, _BINARY_END)
 
 
 @inlined
-def _header_size(row: int, texts: int, fixed_json: int, fixed_binary: int) -> int:
+def _header_size(row: int, handle: int, texts: int, fixed_json: int, fixed_binary: int) -> int:
     numbers = count_digits(get(row, QUEUE)) + count_digits(get(row, QUEUE_OFFSET))
     size = numbers + _ids_size(row, texts) + get(row, UNIQUE_SIZE)
     if get(row, FORM) == JSON_FORM:
-        return size + fixed_json + count_digits(get(row, OPAQUE))
+        size += fixed_json + count_digits(get(row, OPAQUE))
+        if handle != 0:
+            whole = _piece_size(texts, _BEFORE_HANDLE) + _piece_size(texts, _BEHIND_HANDLE)
+            size += get(row, ASKED_SIZE) + whole - _piece_size(texts, _BEFORE_QUEUE)
+        return size
+    if handle != 0:
+        size += 4 + get(row, ASKED_SIZE) + _piece_size(texts, _BINARY_HANDLE)
     return size + fixed_binary
 
 
@@ -247,6 +276,8 @@ def _is_plain(row: int, unique: int, scratch_size: int) -> bool:
     if size <= 0 or size > _LONGEST_UNIQUE or not fits(get(row, UNIQUE_AT), size, scratch_size):
         return False
     if get(row, QUEUE_OFFSET) < 0 or get(row, QUEUE) < 0:
+        return False
+    if get(row, ASKS) == ASKS_TIME and not fits(get(row, ASKED), get(row, ASKED_SIZE), scratch_size):
         return False
     if not -(2**31) <= get(row, OPAQUE) < 2**31:
         return False
@@ -274,13 +305,14 @@ def write_answers(
         unique = scratch + get(row, UNIQUE_AT)
         if not _is_plain(row, unique, scratch_size) or not _are_stored(row, records, record_count):
             return number, at - out, NOT_PLAIN
-        size = _header_size(row, texts, fixed_json, fixed_binary)
+        handle = scratch + get(row, ASKED) if get(row, ASKS) == ASKS_TIME else 0
+        size = _header_size(row, handle, texts, fixed_json, fixed_binary)
         if end - at < _HEAD_SIZE + size:
             return number, at - out, OUTPUT_FULL
         if get(row, FORM) == JSON_FORM:
-            _write_json(at, row, records, unique, texts, size)
+            _write_json(at, row, records, unique, handle, texts, size)
         else:
-            _write_binary(at, row, records, unique, texts, size)
+            _write_binary(at, row, records, unique, handle, texts, size)
         at += _HEAD_SIZE + size
     return count, at - out, ALL_DONE
 

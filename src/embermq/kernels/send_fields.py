@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from embermq.kernels.asked_properties import find_asked
 from embermq.kernels.compiling import part
 from embermq.kernels.memory import get, load_u8, put
 from embermq.kernels.scanning import peek, read_number, read_word
 from embermq.kernels.send_properties import find_unique
 from embermq.kernels.send_rows import (
+    ASKS,
+    ASKS_NOTHING,
     BORN_TIME,
     DRAFTS,
     FLAG,
@@ -131,10 +134,13 @@ def is_batch_as_told(code: int, row: int) -> bool:
 
 @part
 def keep_properties(begin: int, end: int, limit: int, scratch: int, row: int) -> bool:
-    """Keep where the properties lie, [begin, end), and their unique id; False if they are not plain."""
+    """Keep where the properties lie, [begin, end), and their unique id; False if they ask for what is not done here."""
+    put(row, ASKS, ASKS_NOTHING)
     value, value_end = find_unique(begin, end, limit)
     if value == 0:
-        return False
+        value, value_end = find_asked(begin, end, limit, scratch, row)
+        if value == 0:
+            return False
     put(row, PROPERTIES_AT, begin - scratch)
     put(row, PROPERTIES_SIZE, end - begin)
     put(row, UNIQUE_AT, value - scratch)

@@ -43,6 +43,9 @@ _INNER: Final = int.from_bytes(b"INNER")
 _TRANSACTION: Final = (int.from_bytes(b"TRAN"), int.from_bytes(b"MSG"))
 _POP: Final = (int.from_bytes(b"POP"), int.from_bytes(b"CK"))
 _REPLY: Final = (int.from_bytes(b"REPLY"), int.from_bytes(b"TO_CLIEN"), int.from_bytes(b"T"))
+_REAL: Final = int.from_bytes(b"REAL")
+_CHECK: Final = int.from_bytes(b"CHECK")
+_UNDERSCORE: Final = ord("_")
 _TRANSIENT: Final = (int.from_bytes(b"_RMQ.TRA"), int.from_bytes(b"NSIENT."))
 
 
@@ -233,6 +236,26 @@ def _next_mark(at: int, end: int, limit: int) -> int:
                 return at
             at += 1
     return end
+
+
+@part
+def _is_brokers(at: int, before: int, behind: int) -> bool:
+    """Whether the mark at `at` may be that of a name which the broker gives to messages that wait."""
+    if load_u8(at) == _LETTER_Y:
+        return False
+    return before & 0xFFFF_FFFF == _REAL or before == _CHECK or behind >> 56 == _UNDERSCORE
+
+
+@part
+def asks_for_more_in(begin: int, end: int, limit: int) -> bool:
+    """Whether a word in the text stands for more than storing, or is one that the broker may write."""
+    at = _next_mark(begin, end, limit)
+    while at < end:
+        before, behind = _look_back(at, begin), peek(at + 1, end)
+        if _asks_for_more(at, before, behind, end) or _is_brokers(at, before, behind):
+            return True
+        at = _next_mark(at + 1, end, limit)
+    return False
 
 
 @part

@@ -5,7 +5,8 @@ the number of its topic, and where it went. `write_answers` reads all of them. T
 batch of them, are drafts side by side.
 
     source    what was received; TOPIC_AT and BODY_AT count from its first byte
-    scratch   properties as they are stored, without escapes; PROPERTIES_AT and UNIQUE_AT count from its first byte
+    scratch   properties as they are stored, without escapes, and what was made of them; PROPERTIES_AT, UNIQUE_AT and
+              ASKED count from its first byte
 """
 
 from __future__ import annotations
@@ -34,8 +35,12 @@ QUEUE_OFFSET: Final = 16
 POSITION: Final = 17  # of the first message
 FIRST_DRAFT: Final = 18
 DRAFTS: Final = 19  # 0 for a batch whose messages are not counted yet
+ASKS: Final = 20  # for what, besides storing
+ASKED: Final = 21  # a time in ms, or where the producer group lies; once it is a draft, where the handle of a time lies
+ASKED_SIZE: Final = 22  # of the group or the handle
 
-COLUMNS: Final = 20
+COLUMNS: Final = 23
+ASKS_NOTHING, ASKS_TIME, ASKS_COMMIT = range(3)
 ROW_SIZE: Final = COLUMNS * 8
 
 

@@ -19,8 +19,13 @@ from embermq.kernels.batches import draft_batch
 from embermq.kernels.columns import BYTES_ADDRESS, BYTES_SIZE, BYTES_WIDTH, DRAFT_WIDTH
 from embermq.kernels.compiling import Table, inlined, kernel, part
 from embermq.kernels.memory import get, put
+from embermq.kernels.parked import park_draft
 from embermq.kernels.placing import fill_draft, has_queue
 from embermq.kernels.send_rows import (
+    ASKED,
+    ASKS,
+    ASKS_COMMIT,
+    ASKS_NOTHING,
     BODY_AT,
     BODY_SIZE,
     DRAFTS,
@@ -29,10 +34,11 @@ from embermq.kernels.send_rows import (
     PROPERTIES_AT,
     PROPERTIES_SIZE,
     ROW_SIZE,
+    TOPIC_AT,
     UNIQUE_AT,
     SendRows,
 )
-from embermq.kernels.sends import ROWS_FULL, parse_sends
+from embermq.kernels.sends import NOT_PLAIN, ROWS_FULL, parse_sends
 from embermq.kernels.topics import number_topics
 
 # What a turn knows. The first ones change with every call.
@@ -42,7 +48,8 @@ RECEIVED, RECEIVED_SIZE, CAPACITY, ROWS, DRAFTS_AT, HOSTS, TEXTS, TEXTS_SIZE = r
 DRAFT_COUNT, DRAFT_CAPACITY = range(20, 22)
 BATCH_ROOM: Final = 22  # for all records of a batch together
 RECORD_EXTRA: Final = 23  # what a record may need besides its body and properties
-NUMBERS: Final = 24
+PARKING: Final = 24  # the address of what is said of messages that wait, see parked.py; 0: plain code takes them
+NUMBERS: Final = 25
 
 NOT_KNOWN: Final = 5  # why it stopped, besides the reasons of sends.py: topic or queue; ordinary code knows more
 
@@ -88,6 +95,8 @@ def _draft_row(
     drafts, most = get(turn, DRAFTS_AT) + first * (DRAFT_WIDTH * 8), get(turn, DRAFT_CAPACITY) - first
     body, properties_at = source + get(row, BODY_AT), get(row, PROPERTIES_AT) + text_base
     if get(row, DRAFTS) == 0:
+        if get(row, ASKS) != ASKS_NOTHING:
+            return NOT_PLAIN, -1
         return draft_batch(
             row, texts + properties_at, body, received, drafts, most, texts, used, get(turn, TEXTS_SIZE),
             get(turn, PROPERTIES_LIMIT), get(turn, BATCH_ROOM), get(turn, RECORD_EXTRA), host, host_flag,
@@ -98,7 +107,16 @@ def _draft_row(
         drafts, row, body - received, get(row, BODY_SIZE), properties_at, get(row, PROPERTIES_SIZE), get(row, FLAG),
         host, host_flag,
     )  # fmt: skip
-    return 1, used
+    if get(row, ASKS) == ASKS_NOTHING:
+        return 1, used
+    if get(turn, PARKING) == 0:
+        return NOT_PLAIN, -1
+    if get(row, ASKS) == ASKS_COMMIT:
+        put(row, ASKED, get(row, ASKED) + text_base)
+    return park_draft(
+        drafts, row, get(turn, PARKING), source + get(row, TOPIC_AT), texts + properties_at,
+        texts + get(row, UNIQUE_AT) + text_base, texts, used, get(turn, TEXTS_SIZE),
+    )  # fmt: skip
 
 
 @inlined

@@ -78,7 +78,7 @@ class Store:
         self.path = path
         self.settings = settings
         self._clock = clock
-        self._gather: Gather | None = None  # a compiled one, see gather_by_kernels
+        self._gather: Gather | None = None  # a compiled one, see use_kernels
         self._stopping = threading.Event()
         self._parts = parts = open_parts(path, settings, clock, report)
         self._writer = Writer(
@@ -255,11 +255,12 @@ class Store:
     def log_files(self) -> FileChain:
         return self._parts.commit_log.chain
 
-    def gather_by_kernels(self) -> None:
-        """Have kernels do what `read_bytes` does from now on, which is for one thread then; they must be loaded."""
+    def use_kernels(self) -> None:
+        """Have kernels do what `read_bytes` and `submit` do from now on, for one thread then; they must be loaded."""
         from embermq.store.gather_compiled import CompiledGather
 
         self._gather = CompiledGather()
+        self._writer.use_kernels()
 
     @property
     def dispatched(self) -> int:

@@ -18,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from embermq.clock import Clock
 from embermq.errors import FileSealed, StoreBusy, StoreClosed, StoreUnwritable, SyncFailed
@@ -38,10 +38,13 @@ if TYPE_CHECKING:
     from embermq.log.queue_table import QueueTable
     from embermq.log.quick_append import QuickAppend
     from embermq.log.table_append import DraftTable, TableAppended
+    from embermq.store.draft_tables import DraftTables
 
     AppendTable = Callable[[CommitLog, QueueTable, DraftTable], TableAppended]
 
 log = logging.getLogger(__name__)
+
+LEAST_TABLE: Final = 8  # drafts; fewer are not worth a table
 
 
 class Submitted(NamedTuple):
@@ -94,6 +97,7 @@ class Writer:
         self._clock = clock
         self._is_closed = False
         self._host_hex = commit_log.store_host.hex().upper()
+        self._tables: DraftTables | None = None  # where kernels write drafts, too
         self._table_code: tuple[QuickAppend, AppendTable] | None = None
 
     def put(self, make: Callable[[], Sequence[DraftFields]], *, together: bool = False) -> Receipts:
@@ -113,6 +117,10 @@ class Writer:
     def submit(self, drafts: Sequence[DraftFields], *, together: bool = False) -> Submitted:
         """Write drafts to the log and return at once; see `is_behind` before."""
         began = self._clock.monotonic()
+        if self._tables is not None and not together and len(drafts) >= LEAST_TABLE:
+            table = self._tables.make(drafts)
+            if table is not None:
+                return self._submit_whole(table)
         try:
             self.check()
             written = self._write(lambda: drafts, together=together)
@@ -125,6 +133,33 @@ class Writer:
         size = appended.end - appended.begin
         self.statistics.count_put(len(appended.positions), size, self._clock.monotonic() - began)
         return Submitted(written.offsets, appended.positions, appended.sizes, appended.end, appended.store_time)
+
+    def use_kernels(self) -> None:
+        """Have kernels write what is submitted as drafts from now on; they must be loaded."""
+        from embermq.store.draft_tables import DraftTables
+
+        log_files = self._commit_log.chain
+        self._tables = DraftTables(self._offsets.table, self._commit_log.store_host, log_files.file_size)
+
+    def _submit_whole(self, table: DraftTable) -> Submitted:
+        """Write all of a table to the log or, when an error is raised, nothing."""
+        from embermq.kernels.columns import DRAFT_OFFSET, RECORD_POSITION, RECORD_SIZE
+
+        with self.lock:
+            try:
+                self.check()
+                self._check_not_closed()
+                self._reserve_table(table)
+            except Exception:
+                self.statistics.refused += 1
+                raise
+            appended = self.submit_table(table)
+        if appended.error is not None:
+            raise appended.error
+        records = appended.records
+        offsets, positions, sizes = table.drafts[:, DRAFT_OFFSET], records[:, RECORD_POSITION], records[:, RECORD_SIZE]
+        end = appended.pieces[-1].end
+        return Submitted(offsets.tolist(), positions.tolist(), sizes.tolist(), end, appended.store_time)
 
     def put_table(self, topic: str, make: Callable[[], DraftTable]) -> Receipts:
         """The same as `put` for messages of one topic that lie in memory."""

@@ -16,6 +16,10 @@ log = logging.getLogger(__name__)
 ALL: Final = 2**62
 
 
+# From a place on, at most so many: notes places and counts of topics' hashes; how many, and the place to go on with.
+Follow = Callable[[int, int, "array[int]", "Counter[int]"], tuple[int, int]]
+
+
 class Slot(NamedTuple):
     """A slot that is due: places of its units in the timer log, oldest first."""
 
@@ -29,11 +33,18 @@ class SlotReading:
     """Follows the chain of a slot from its last unit to its first. Nothing may be added to it meanwhile."""
 
     def __init__(
-        self, units: UnitLog, time_ms: int, last: int, *, cancelled_by: Callable[[int, int], Iterable[bytes]]
+        self,
+        units: UnitLog,
+        time_ms: int,
+        last: int,
+        *,
+        cancelled_by: Callable[[int, int], Iterable[bytes]],
+        follow: Follow | None = None,
     ) -> None:
         self._units = units
         self._time_ms = time_ms
         self._place = last  # of the next unit; none before the first
+        self._follow = follow  # goes over the usual ones, if there is somebody who can
         self._cancelled_by = cancelled_by  # what the message at a position, of a size, cancels
         self._places: array[int] = array("q")
         self._cancelled: set[bytes] = set()
@@ -41,10 +52,14 @@ class SlotReading:
 
     def go_on(self, most: int = ALL) -> bool:
         """Read so many units more; True when that was all."""
-        place = self._place
-        for _ in range(most):
-            if place < 0:
-                break
+        place, done = self._place, 0
+        while done < most and place >= 0:
+            if self._follow is not None:
+                count, place = self._follow(place, most - done, self._places, self._counts)
+                done += count
+                if count:
+                    continue
+            done += 1
             found = self._units.position_at(place)
             if found is None or found[0] >= place:
                 log.error("timer units lost slot=%d place=%d", self._time_ms, place)

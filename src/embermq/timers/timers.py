@@ -35,7 +35,7 @@ from embermq.model.topic import TIMER_TOPIC
 from embermq.store.store import Store
 from embermq.timers.progress import TIMER_CHECK_FILE, TimerProgress
 from embermq.timers.recovery import recover_timers
-from embermq.timers.slot_reading import Slot, SlotReading
+from embermq.timers.slot_reading import Follow, Slot, SlotReading
 from embermq.timers.times import floor_time, place_of
 from embermq.timers.unit_log import UnitLog
 from embermq.timers.waiting import TIMER_METRICS_FILE, WaitingCounts
@@ -115,6 +115,7 @@ class Timers:
         self._rolled = self._find_rolled(found.known_offset)
         self._is_changed = found.is_changed
         self._delivered_end = 0
+        self._follow: Follow | None = None
         self.enqueued = self.dequeued = 0  # messages since the start
         self._slots = [time for time, _ in self._wheel.iter_from(self.read_time)]
         heapq.heapify(self._slots)
@@ -181,6 +182,20 @@ class Timers:
             raise OutOfRange(self._store.path / UNITS_FOLDER, asked=place, begin=self._units.begin, end=self._units.end)
         _, flags, write_time, position, size, _ = found
         return flags, write_time, position, size
+
+    def use_kernels(self) -> None:
+        """Have kernels follow chains from now on; they must be loaded."""
+        from embermq.timers.chain_compiled import CompiledChain
+
+        self._follow = CompiledChain(self._units).follow
+
+    def memory_of(self, place: int) -> tuple[tuple[int, memoryview], tuple[int, memoryview]] | None:
+        """The files of a unit and its record: where each begins, and what can be read of it; None if one is gone."""
+        units, unit = self._units.select_file(place), self._units.position_at(place)
+        if units is None or unit is None:
+            return None
+        file = self._store.log_files().find(unit[3])
+        return None if file is None else (units, (file.start, file.view[: file.committed]))
 
     def finish(self, slot: Slot, log_end: int) -> None:
         """All of a slot was delivered, before position `log_end` of the log."""
@@ -336,7 +351,7 @@ class Timers:
     def _reading_of(self, time_ms: int) -> SlotReading:
         slot = self._wheel.find(time_ms)
         assert slot is not None
-        return SlotReading(self._units, time_ms, slot.last, cancelled_by=self._cancelled_by)
+        return SlotReading(self._units, time_ms, slot.last, cancelled_by=self._cancelled_by, follow=self._follow)
 
     def _cancelled_by(self, position: int, size: int) -> Iterator[bytes]:
         """What the message at a position cancels: one of its own topic, never of one that its sender may not touch."""

@@ -96,6 +96,11 @@ class UnitLog:
         _, previous, flags, write_time, _, position, size, topic_hash, _ = TIMER_UNIT.unpack(data)
         return previous, flags, write_time, position, size, topic_hash
 
+    def select_file(self, place: int) -> tuple[int, memoryview] | None:
+        """The file that has the unit at a place: where it begins, and what is written of it."""
+        file = self._files.find(place)
+        return None if file is None else (file.start, file.view[: file.committed])
+
     def iter_from(self, place: int) -> Iterator[tuple[int, TimerUnit]]:
         """Units with their places from the file on that `place` is in, up to the first thing that is none."""
         for file in self._files.files:

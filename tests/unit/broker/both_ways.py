@@ -25,6 +25,7 @@ from tests.builders import SMALL_SIZES, ManualClock
 from tests.unit.broker.brokers import HOST, send_fields
 
 SECONDS = 20.0
+NOW = ManualClock().now_ms()
 SENDER = Host("127.0.0.3", 40_123)  # nobody else has this address
 LONG_NAMES = {
     "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",
@@ -123,6 +124,10 @@ def a_plain(random: Random, opaque: int) -> Command:
         properties["TAGS"] = random.choice(["TagA", "é", "中文", "a b"])
     if random.random() < 0.3:
         properties["KEYS"] = random.choice(["k1", "k1 k2", " ", "schlüssel"])
+    if random.random() < 0.15:
+        properties["TIMER_DELIVER_MS"] = str(NOW + random.choice([-5, 0, 1, 999, 1000, 1001, 60_000, 10**12]))
+    elif random.random() < 0.15:
+        properties |= {"TRAN_MSG": "true", "PGROUP": random.choice(["PID_a", "größe"])}
     fields = send_fields(random.choice(["orders", "bills"]), queue=random.randrange(4), **properties)
     fields["h"] = str(random.randrange(-5, 5))
     body = random.randbytes(random.choice([1, 10, 100, 1024, 5000]))

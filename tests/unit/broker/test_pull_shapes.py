@@ -95,7 +95,7 @@ def test_kernels_answer_the_same(tmp_path: Path) -> None:
         pulls = [make_request(RequestCode.PULL_MESSAGE, random_pull(random)) for _ in range(1_500)]
         pulls += [make_request(RequestCode.PULL_MESSAGE, asked(offset=n % 20, queue=n % 3)) for n in range(300)]
         plain = [answers_of(handlers, client, pulls[at : at + 8]) for at in range(0, len(pulls), 8)]
-        broker.store.gather_by_kernels()
+        broker.store.use_kernels()
         assert [answers_of(handlers, client, pulls[at : at + 8]) for at in range(0, len(pulls), 8)] == plain
         assert sum(map(len, plain)) == len(pulls)
 

@@ -11,15 +11,18 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from embermq.broker.intake import Born, Intake
+from embermq.broker.intake import Born, Intake, short_fields
+from embermq.broker.parking import split_timer
 from embermq.errors import BadFrame
 from embermq.format.command import ONEWAY, Command, decode_command, encode_command
 from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, encode_frame, split_frames
+from embermq.format.record import DraftFields
 from embermq.kernels import send_rows as column
 from embermq.kernels.commands import decode_command as decode_fast
 from embermq.kernels.memory import address_of
 from embermq.kernels.send_rows import SendRows
 from embermq.kernels.sends import Parsed, SendLimits, parse_into
+from embermq.model.properties import TIMER_DELIVER_MS
 
 WIRE: Final = Path(__file__).parents[2] / "golden" / "data" / "wire"
 SEND_CODES: Final = (10, 310, 320)
@@ -47,6 +50,7 @@ PIECES: Final = (
     *(b"9223372036854775808", b"99999999999999999999", b"9" * 400, "٣".encode(), b" 7", b"0", b"1", b"10", b"310"),
     *(b"DELAY", b"TIMER_", b"TRAN_MSG", b"POP_CK", b"INNER_", b"REPLY_TO_CLIENT", b"__RMQ.TRANSIENT.", b"UNIQ_KEY"),
     *(b"DELA", b"Y", b"_", b"__", b"TIMER", b"REPLY_TO_", b"REPLY_TO_CLIEN", b"__RMQ.TRANSIENT", b"TRAN_", b"POP_"),
+    *(b"TIMER_DELIVER_MS\\u00019\\u0002", b"TRAN_MSG\\u0001true\\u0002", b"PGROUP\\u0001g\\u0002", b"PGROUP", b"REAL_"),
     *(b"UNIQ_KEY\\u0001", b"UNIQ_KEY\\u0001x\\u0002", b"XUNIQ_KEY\\u0001y\\u0002", b"UNIQ_KEY\\u0001\\u0002"),
     *(b'"code":310,', b'"code":10,', b'"code":320,', b'"flag":2,', b'"opaque":7,', b'"b":"x",', b'"i":"",'),
     *(b"320", b'"e":"1",', b'"j":"0",', b'"m":"true",', b'"m":"false",', b'"extFields":null,', b'"extFields":{},'),
@@ -70,6 +74,7 @@ class Row(NamedTuple):
     unique: bytes
     body: bytes
     is_batch: bool
+    asked: bytes | int | None = None  # the producer group of a half message, or when one is to be delivered
 
 
 class EveryTopic(dict[str, tuple[bytes, int]]):
@@ -107,17 +112,29 @@ class PlainCode:
                 return None
             fields = {**request.fields, "m": "false"}
             request = Command(310, fields, request.body, request.opaque, request.flag, form=request.form)
-        found = self._intake.plain(request, Born(b"host", 0, 0))
+        found, asked = self._intake.plain(request, Born(b"host", 0, 0)), None
+        if found is None:
+            found, asked = self._read_asking(request)
         if found is None:
             return None
-        (topic, queue, body, data, flag, sys_flag, born_time, *_), _, unique = found
-        assert data.endswith(self._suffix)
-        properties = data[: len(data) - len(self._suffix)]
+        (topic, queue, body, _, flag, sys_flag, born_time, *_), _, unique = found
+        properties = short_fields(request)["i"].encode()
         oneway = request.flag // ONEWAY
         return Row(
             request.opaque, oneway, request.form, bytes(topic), queue, sys_flag, born_time, flag, properties,
-            unique.encode(), bytes(body), is_batch,
+            unique.encode(), bytes(body), is_batch, asked,
         )  # fmt: skip
+
+    def _read_asking(self, request: Command) -> tuple[tuple[DraftFields, int, str] | None, bytes | int | None]:
+        """The same for a message that begins a transaction, or that names when it is to be delivered."""
+        half = self._intake.half(request, Born(b"host", 0, 0))
+        if half is not None:
+            draft, queue, unique, sent = half
+            return ((sent.topic.encode(), sent.queue, *draft[2:]), queue, unique), sent.group.encode()
+        split = split_timer(short_fields(request).get("i", ""))
+        if split is None or split.name != TIMER_DELIVER_MS or not split.value.isdecimal():
+            return None, None
+        return self._intake.plain(request, Born(b"host", 0, 0), split.rest), int(split.value)
 
 
 class Reader:
@@ -143,6 +160,8 @@ class Reader:
             row[column.OPAQUE], row[column.ONEWAY], row[column.FORM], part(data, column.TOPIC_AT), row[column.QUEUE],
             row[column.SYS_FLAG], row[column.BORN_TIME], row[column.FLAG], part(scratch, column.PROPERTIES_AT),
             part(scratch, column.UNIQUE_AT), part(data, column.BODY_AT), row[column.DRAFTS] == 0,
+            None if row[column.ASKS] == column.ASKS_NOTHING
+            else row[column.ASKED] if row[column.ASKS] == column.ASKS_TIME else part(scratch, column.ASKED),
         )  # fmt: skip
 
 

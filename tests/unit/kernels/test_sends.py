@@ -123,6 +123,58 @@ def test_every_piece_at_every_place_of_a_json_header(plain_code: PlainCode) -> N
     assert sum(check(frame, plain_code) for frame in frames) > 1_000
 
 
+ASKING = ("TIMER_DELIVER_MS\x011700000060000\x02", "TRAN_MSG\x01true\x02PGROUP\x01PID_test\x02")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("asks", ASKING)
+def test_a_message_that_waits_for_its_time_or_its_transaction_is_taken(
+    plain_code: PlainCode, asks: str, form: int
+) -> None:
+    usual = "KEYS\x01k1\x02UNIQ_KEY\x01A1\x02WAIT\x01true\x02"
+    for text in (asks + usual, usual + asks, "TAGS\x01a\x02" + asks + usual):
+        assert check(encode_command(send(form=form, i=text)), plain_code) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TIMER_DELIVER_MS\x01\x02", "TIMER_DELIVER_MS\x01x\x02", "TIMER_DELIVER_MS\x01-1\x02",
+        "TIMER_DELIVER_MS\x010\x02",
+        "TIMER_DELIVER_MS\x01999999999999999999999\x02", "TIMER_DELIVER_MS\x01007\x02", "TIMER_DELIVER_MS\x017",
+        "TIMER_DELIVER_MS\x017\x02TIMER_DELIVER_MS\x018\x02", "TIMER_DELIVER_MS\x017\x02TIMER_DELAY_MS\x018\x02",
+        "TIMER_DELIVER_MS\x017\x02DELAY\x013\x02", "TIMER_DELIVER_MS\x017\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02",
+        "xTIMER_DELIVER_MS\x017\x02", "TIMER_DELIVER_MS\x017\x01\x02", "TIMER_DELIVER_MS\x02",
+        "TIMER_DELAY_SEC\x017\x02",
+        "TRAN_MSG\x01true\x02", "TRAN_MSG\x01false\x02PGROUP\x01g\x02", "TRAN_MSG\x01true\x02PGROUP\x01\x02",
+        "TRAN_MSG\x01true\x02PGROUP\x01g\x02PGROUP\x01h\x02", "TRAN_MSG\x01true\x02xPGROUP\x01g\x02",
+        "TRAN_MSG\x01true\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02", "xTRAN_MSG\x01true\x02PGROUP\x01g\x02",
+        "TRAN_MSG\x01true\x02PGROUP\x01g\x02REAL_TOPIC\x01t\x02",
+        "TRAN_MSG\x01true\x02PGROUP\x01g\x02__transactionId__\x01t\x02",
+        "TRAN_MSG\x01true\x02PGROUP\x01g\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x011\x02",
+        "TRAN_MSG\x01true\x02PGROUP\x01g\x02TRANSACTION_CHECK_TIMES\x011\x02",
+        "TRAN_MSG\x01true\x02PGROUP\x01g\x02UNIQ_KEY\x01b\x02",
+    ],
+)  # fmt: skip
+def test_what_asks_for_something_unusual_is_left_alone(plain_code: PlainCode, text: str, form: int) -> None:
+    assert check(encode_command(send(form=form, i=f"UNIQ_KEY\x01a\x02{text}")), plain_code) == 0
+    assert check(encode_command(send(form=form, i=f"{text}UNIQ_KEY\x01a\x02")), plain_code) == 0
+
+
+@pytest.mark.parametrize("asks", ASKING)
+def test_every_piece_at_and_over_every_place_of_properties_that_ask(plain_code: PlainCode, asks: str) -> None:
+    properties = f"UNIQ_KEY\x01A1\x02{asks}WAIT\x01true\x02"
+    unescaped = (piece.replace(b"\\u0001", b"\x01").replace(b"\\u0002", b"\x02") for piece in PIECES)
+    pieces = [piece.decode() for piece in unescaped if piece.isascii() and len(piece) < 100]
+    taken = 0
+    for at in range(len(properties) + 1):
+        for piece in pieces:
+            for text in (properties[:at] + piece, properties[:at] + piece + properties[at:]):
+                taken += check(encode_command(send(i=text + properties[at + len(piece) :])), plain_code)
+    assert taken > len(properties) * 10
+
+
 def test_every_piece_at_and_over_every_place_of_a_header_that_is_like_the_one_before(plain_code: PlainCode) -> None:
     before = encode_command(send())
     header = before[8 : 8 + int.from_bytes(before[5:8])]

@@ -213,4 +213,8 @@ class SendHandlers:
     def _keep_half(self, peer: Peer, half: SentHalf) -> None:
         """The next draft of this turn begins a transaction."""
         self._turn.halves[len(self._turn.drafts)] = half
-        self._membership.note_half_sender(half.group, peer)
+        self.note_half_sender(half.group, peer)
+
+    def note_half_sender(self, group: str, peer: Peer) -> None:
+        """Remember whom to ask how a transaction of this producer group ended."""
+        self._membership.note_half_sender(group, peer)

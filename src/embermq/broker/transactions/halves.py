@@ -125,7 +125,7 @@ def hide(target: Target, unique_id: str, *, group: str) -> Target:
             f"a transactional message for topic {target.topic!r} asks for a delay; send it without one of the two"
         )
     check_characters(PRODUCER_GROUP, group)
-    hidden = {PRODUCER_GROUP: group, **properties, TRANSACTION_ID: unique_id}
+    hidden = {**properties, PRODUCER_GROUP: properties.get(PRODUCER_GROUP) or group, TRANSACTION_ID: unique_id}
     hidden |= {REAL_TOPIC: target.topic, REAL_QUEUE: str(target.queue)}
     return Target(HALF_TOPIC, HALF_QUEUE, hidden)
 

@@ -1,0 +1,22 @@
+"""No kernel of messages that wait touches a byte outside of the memory it was given, whatever lies in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = (
+    "import sys; sys.path[:0] = ['src', '.']; from tests.unit.kernels.guarded_waiting import main; main(sys.argv[1])"
+)
+
+
+@pytest.mark.parametrize("rounds", [500, pytest.param(200_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+def test_kernels_stay_inside_of_what_they_are_given(rounds: int) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(rounds)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{rounds} rounds\n"
