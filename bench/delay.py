@@ -67,7 +67,7 @@ def measure(server: Server, topic: str, options: argparse.Namespace) -> dict[str
     """Send, wait and watch, once."""
     server.make_topic(topic, QUEUES)
     count = options.messages // SHAPE.connections * SHAPE.connections
-    lead_s = max(count / 8_000, 5.0)  # so that the slowest has accepted all before they are due
+    lead_s = max(count / 3_000, 8.0)  # so that the slowest has accepted all before they are due
     due = (int(time.time() + lead_s) + 1) * 1000
     accepted = drive(server, Load("fill", SHAPE, size=options.size, due=due), topic, seconds=0, limit=count)
     if accepted["errors"] or accepted["acknowledged"] != count:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from embermq.broker.settings import BrokerSettings
+from embermq.kernels import loading
 from tests.crash.broker_machine import BrokerMachine
 from tests.unit.broker.brokers import Client, until
 
@@ -113,7 +114,19 @@ class TimerMachine(BrokerMachine):
         self.nothing_is_early_or_too_often()
 
 
+class CompiledTimerMachine(TimerMachine):
+    """The same where kernels enqueue and deliver."""
+
+    def opened(self) -> None:
+        loading.load()
+        super().opened()
+        self.store.use_kernels()
+        assert self.broker.timers is not None
+        self.broker.timers.use_kernels()
+
+
+SETTINGS = settings(max_examples=10, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
 TestTimerModel = TimerMachine.TestCase
-TestTimerModel.settings = settings(
-    max_examples=10, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestTimerModel.settings = SETTINGS
+TestCompiledTimerModel = CompiledTimerMachine.TestCase
+TestCompiledTimerModel.settings = SETTINGS

@@ -1,4 +1,5 @@
-"""Messages that are due: the chain of a slot's units, and the drafts of the messages that they stand for.
+"""Messages of the timer: what those wait for that enter it; and of those that are due, the chain of a slot's units and
+the drafts of the messages that they stand for.
 
     timer log   unit ←─ unit ←─ unit ←─ last of the slot          (format/timer_unit.py)
                   │        │       │
@@ -12,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from embermq.format.host import HOST_V4_SIZE, HOST_V6_SIZE
+from embermq.format.queue_entry import QUEUE_ENTRY_SIZE
 from embermq.format.record_layout import MAX_PROPERTIES_SIZE
 from embermq.format.timer_unit import DELETE, ROLL, TIMER_UNIT_SIZE
 from embermq.kernels.columns import (
@@ -40,6 +42,7 @@ from embermq.kernels.columns import (
     RECORD_BODY_SIZE,
     RECORD_PROPERTIES_AT,
     RECORD_PROPERTIES_SIZE,
+    RECORD_SIZE,
     RECORD_SYS_FLAG,
     RECORD_TOPIC_AT,
     RECORD_TOPIC_SIZE,
@@ -65,8 +68,13 @@ from embermq.kernels.memory import (
 from embermq.kernels.placing import QUEUES_WIDTH
 from embermq.kernels.record_scan import LAST_POSITION, LONGER, scan_one
 from embermq.kernels.scanning import read_number, read_word
+from embermq.kernels.text import hash_text
 from embermq.kernels.topics import find_topic
 from embermq.model.flags import SysFlag
+
+# What a message waits for: its time, the hash of its topic, and where its record and the topic's name are.
+WAIT_TIME, WAIT_CODE, WAIT_POSITION, WAIT_SIZE, WAIT_TOPIC_AT, WAIT_TOPIC_SIZE = range(6)
+WAIT_WIDTH: Final = 6
 
 _NAME_END: Final = 1
 _PAIR_END: Final = 2
@@ -77,6 +85,9 @@ _REAL_TOPIC: Final = (int.from_bytes(b"REAL_TOP"), int.from_bytes(b"IC"))
 _REAL_QUEUE: Final = int.from_bytes(b"REAL_QID")
 _ENQUEUED: Final = (int.from_bytes(b"TIMER_EN"), int.from_bytes(b"QUEUE_MS"))
 _DEQUEUED: Final = (int.from_bytes(b"TIMER_DE"), int.from_bytes(b"QUEUE_MS"))
+_OUT: Final = (int.from_bytes(b"TIMER_OU"), int.from_bytes(b"T_MS"))
+_CANCELS: Final = (int.from_bytes(b"TIMER_DE"), int.from_bytes(b"L_UNIQKE"))
+_LATEST: Final = 2**62
 _INNER: Final = int.from_bytes(b"INNER_")
 _TIMES_SIZE: Final = 2 * (16 + 1 + 20 + 1) + 1  # of what is written behind properties, at most
 _QUEUE_COUNT: Final = QUEUES_WIDTH - 1  # the column that tells how many queues a topic has
@@ -99,6 +110,70 @@ def follow_units(units: int, size: int, start: int, place: int, places: Table, c
         count += 1
         place = previous
     return count, place
+
+
+@part
+def _find_wait(at: int, end: int) -> tuple[int, int, int]:
+    """The time that waiting properties name, and where their topic begins and ends; -1, 0 and 0 if they are unusual."""
+    topic = topic_end = variable(0)
+    time = variable(-1)
+    while at < end:
+        pair_end = find_byte(at, end, _PAIR_END)
+        name_end = find_byte(at, pair_end, _NAME_END)
+        value, size = name_end + 1, name_end - at
+        if value >= pair_end or find_byte(value, pair_end, _NAME_END) != pair_end:
+            return -1, 0, 0
+        if size == 12 and load_i64(at) == _OUT[0] and read_word(at + 8, 4) == _OUT[1]:
+            number, after = read_number(value, pair_end)
+            if time >= 0 or after != pair_end or number < 0:
+                return -1, 0, 0
+            time = number
+        elif size == 10 and load_i64(at) == _REAL_TOPIC[0] and read_word(at + 8, 2) == _REAL_TOPIC[1]:
+            if topic != 0:
+                return -1, 0, 0
+            topic, topic_end = value, pair_end
+        elif size == 17 and load_i64(at) == _CANCELS[0] and load_i64(at + 8) == _CANCELS[1]:
+            return -1, 0, 0
+        at = pair_end + 1
+    if topic == 0:
+        return -1, 0, 0
+    return time, topic, topic_end
+
+
+@kernel("int64(int64, int64, int64, int64, int64, int64[:, ::1], int64[:, ::1])")
+def read_waits(
+    entries: int, entries_size: int, log: int, log_size: int, log_start: int, records: Table, waits: Table
+) -> int:
+    """Find out what the messages of queue entries wait for, whose records lie in `log_size` bytes from `log_start` on.
+
+    Returns how many it was found out of, before the first that plain code has to look at; `waits` has a row for each.
+    """
+    if waits.shape[1] != WAIT_WIDTH or records.shape[1] != RECORD_WIDTH or len(records) < 1:
+        return 0
+    if min(entries_size, log_size) < 0 or not 0 <= log_start <= LAST_POSITION - log_size:
+        return 0
+    record, count = row_at(records, 0), min(entries_size // QUEUE_ENTRY_SIZE, len(waits))
+    for number in range(count):
+        entry, wait = entries + number * QUEUE_ENTRY_SIZE, row_at(waits, number)
+        position, size = load_i64(entry), load_i32(entry + 8)
+        at = position - log_start
+        if position < log_start or size < 0 or not fits(at, size, log_size):
+            return number
+        # Of this record alone, as its entry tells the size: what else lies there is another's.
+        if scan_one(log, at + size, at, position, True, False, record) != DONE:
+            return number
+        properties = log + get(record, RECORD_PROPERTIES_AT)
+        time, topic, topic_end = _find_wait(properties, properties + get(record, RECORD_PROPERTIES_SIZE))
+        code = hash_text(topic, topic_end - topic, 0) if time >= 0 else -1
+        if code < 0 or time > _LATEST:
+            return number
+        put(wait, WAIT_TIME, time)
+        put(wait, WAIT_CODE, code - (1 << 32) if code >> 31 else code)
+        put(wait, WAIT_POSITION, position)
+        put(wait, WAIT_SIZE, get(record, RECORD_SIZE))
+        put(wait, WAIT_TOPIC_AT, topic - log)
+        put(wait, WAIT_TOPIC_SIZE, topic_end - topic)
+    return count
 
 
 @part

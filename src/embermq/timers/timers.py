@@ -16,7 +16,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from embermq.clock import Clock
 from embermq.errors import CorruptRecord, OutOfRange
@@ -41,11 +41,15 @@ from embermq.timers.unit_log import UnitLog
 from embermq.timers.waiting import TIMER_METRICS_FILE, WaitingCounts
 from embermq.timers.wheel import TimerWheel
 
+if TYPE_CHECKING:
+    from embermq.timers.compiled import CompiledEnqueue
+
 log = logging.getLogger(__name__)
 
 WHEEL_FILE: Final = "timerwheel"
 UNITS_FOLDER: Final = "timerlog"
 MOST_AT_ONCE: Final = 512
+LEAST_FAST: Final = 16  # messages; fewer are not worth the call of a kernel
 _OUT: Final = TIMER_OUT_MS.encode()
 _TOPIC: Final = REAL_TOPIC.encode()
 _CANCELS: Final = TIMER_DEL_UNIQKEY.encode()
@@ -116,6 +120,7 @@ class Timers:
         self._is_changed = found.is_changed
         self._delivered_end = 0
         self._follow: Follow | None = None
+        self._compiled: CompiledEnqueue | None = None  # where kernels are
         self.enqueued = self.dequeued = 0  # messages since the start
         self._slots = [time for time, _ in self._wheel.iter_from(self.read_time)]
         heapq.heapify(self._slots)
@@ -131,6 +136,8 @@ class Timers:
         """
         low, _ = self._store.offsets(TIMER_TOPIC, queue=0)
         offset = max(self.queue_offset, low)  # what expired before it was enqueued is gone
+        if (count := self._enqueue_fast(offset)) > 0:
+            return count
         entries = self._store.entries(TIMER_TOPIC, queue=0, offset=offset, limit=MOST_AT_ONCE)
         if not entries:
             return 0
@@ -154,6 +161,42 @@ class Timers:
         self.queue_offset = offset + len(entries)
         self._is_changed = True
         return len(entries)
+
+    def _enqueue_fast(self, offset: int) -> int:
+        """The same by kernels, for usual messages from `offset` on; 0 if the first is not, or there is none."""
+        compiled = self._compiled
+        if compiled is None or offset < self._known_offset or self.behind < LEAST_FAST:
+            return 0
+        self._catch_up()
+        write_ms = floor_time(self._clock.now_ms(), self.form.precision)
+        waits = compiled.read(offset, write_ms, self.waiting.name)
+        end, place = self._units.end, self._units.next_place()
+        count = 0 if waits is None else min(len(waits), self._units.room())
+        if waits is None or not count:
+            self._units.discard(end)
+            return 0
+        found = compiled.units(waits[:count], place, write_ms=write_ms, read_ms=self._reading, last_of=self._last_of)
+        chains: dict[int, _Chain] = {}
+        for time_ms, first, last, units in found.runs:
+            chain = chains[time_ms] = _Chain(self._last_of(time_ms))
+            chain.first, chain.last, chain.units = first, last, units
+        for (time_ms, code), messages in found.counts.items():
+            chains[time_ms].counts[code] += messages
+        try:
+            self._units.add_many(found.units)
+            self._units.commit()
+        except BaseException:
+            self._units.discard(end)
+            raise
+        self._link(chains)
+        self.queue_offset = offset + count
+        self._is_changed = True
+        return count
+
+    def _last_of(self, time_ms: int) -> int:
+        """The place of the last unit of a slot; -1 if it has none."""
+        slot = self._wheel.find(time_ms)
+        return -1 if slot is None else slot.last
 
     @property
     def behind(self) -> int:
@@ -184,10 +227,11 @@ class Timers:
         return flags, write_time, position, size
 
     def use_kernels(self) -> None:
-        """Have kernels follow chains from now on; they must be loaded."""
-        from embermq.timers.chain_compiled import CompiledChain
+        """Have kernels enqueue and follow chains from now on; they must be loaded."""
+        from embermq.timers.compiled import CompiledChain, CompiledEnqueue
 
         self._follow = CompiledChain(self._units).follow
+        self._compiled = CompiledEnqueue(self._store, precision=self.form.precision, window=self.form.window)
 
     def memory_of(self, place: int) -> tuple[tuple[int, memoryview], tuple[int, memoryview]] | None:
         """The files of a unit and its record: where each begins, and what can be read of it; None if one is gone."""
@@ -292,8 +336,7 @@ class Timers:
         time_ms, flags, code = found
         chain = chains.get(time_ms)
         if chain is None:
-            slot = self._wheel.find(time_ms)
-            chain = chains[time_ms] = _Chain(-1 if slot is None else slot.last)
+            chain = chains[time_ms] = _Chain(self._last_of(time_ms))
         place = self._units.next_place()
         unit = TIMER_UNIT.pack(
             TIMER_UNIT_SIZE, chain.last, flags, write_ms, time_ms - write_ms, record.position, record.size, code, 0

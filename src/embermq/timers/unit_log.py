@@ -72,6 +72,16 @@ class UnitLog:
         self._added.append(unit)
         self._place += TIMER_UNIT_SIZE
 
+    def room(self) -> int:
+        """How many units fit into the file behind `next_place`, which was just asked for."""
+        left = self.file_size - self._place % self.file_size
+        return (left - TIMER_END.size) // TIMER_UNIT_SIZE
+
+    def add_many(self, units: bytes) -> None:
+        """The same as `add` for units side by side, for which there is room."""
+        self._added.append(units)
+        self._place += len(units)
+
     def commit(self) -> None:
         """Write what was added. Raises OSError; some of it is written then, and `discard` forgets the rest."""
         full, added = self._full, self._added

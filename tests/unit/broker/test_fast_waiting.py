@@ -89,7 +89,8 @@ async def deliver(path: Path, requests: list[Command], *, with_kernels: bool, du
         broker.timers.wake()
         await until(lambda: timers.dequeued == len(requests))
         connection.close()
-    return files_of(path)
+    timer = {file.name: file.read_bytes() for file in [*(path / "timerlog").iterdir(), path / "timerwheel"]}
+    return files_of(path) | timer
 
 
 @pytest.mark.parametrize("durability", ["async", "sync", "pooled"])

@@ -11,13 +11,14 @@ from random import Random
 import numpy as np
 
 from embermq.format.command import Command, encode_command
+from embermq.format.queue_entry import QueueEntry, encode_queue_entry
 from embermq.format.record import DraftFields, encode_drafts
 from embermq.format.timer_unit import TIMER_UNIT, TIMER_UNIT_SIZE
 from embermq.kernels import parked, turn
 from embermq.kernels.answers import AnswerTexts, write_answers
 from embermq.kernels.columns import BYTES_WIDTH, DRAFT_WIDTH, RECORD_WIDTH
 from embermq.kernels.send_rows import ROW_SIZE
-from embermq.kernels.timer_units import draft_due, follow_units
+from embermq.kernels.timer_units import WAIT_WIDTH, draft_due, follow_units, read_waits
 from embermq.kernels.topics import TopicTable
 from embermq.model.topic import TIMER_TOPIC
 from tests.unit.kernels.guarded_memory import GuardedMemory
@@ -30,7 +31,7 @@ ASKING = (f"TIMER_DELIVER_MS\x01{NOW + 60_000}\x02", "TRAN_MSG\x01true\x02PGROUP
 REGION = AnswerTexts("DefaultRegion", b"7F00000100002A9F")
 TIMER = TIMER_TOPIC.encode()
 PLACES = (
-    *[b"REAL_TOPIC\x01orders\x02REAL_QID\x010\x02"] * 3,
+    *[b"TIMER_OUT_MS\x01%d\x02REAL_TOPIC\x01orders\x02REAL_QID\x010\x02" % NOW] * 3,
     *(b"REAL_TOPIC\x01orders\x02REAL_QID\x010", b"REAL_TOPIC", b"REAL_QID\x010\x02"),
 )
 
@@ -41,7 +42,7 @@ class Rounds:
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
         self._memories = [GuardedMemory() for _ in range(9)]
-        self.parked = self.followed = self.due = 0
+        self.parked = self.followed = self.due = self.enqueued = 0
 
     def run(self) -> None:
         for last in (False, True):
@@ -165,13 +166,33 @@ class Rounds:
         )  # fmt: skip
         assert 0 <= done <= count and 0 <= used <= room
         self.due += done
+        self._enqueue(log, positions, sizes, last=last)
+
+    def _enqueue(self, log: bytes, positions: list[int], sizes: list[int], *, last: bool) -> None:
+        random = self._random
+        entries = b"".join(
+            encode_queue_entry(
+                QueueEntry(random.choice((*[position] * 30, *ODD)), random.choice((*[size] * 30, 0, 1)), 7)
+            )
+            for position, size in zip(positions, sizes, strict=True)
+        )
+        entries = entries[: len(entries) - random.choice((0, 0, 1, 19))]
+        most = random.choice((len(positions), len(positions), 1, 0))
+        waits = self._memories[3].place_table(np.zeros((most, WAIT_WIDTH), np.int64), last=last)
+        record = self._memories[5].place_table(np.zeros((1, RECORD_WIDTH), np.int64), last=last)
+        count = read_waits(
+            self._place(0, entries, last=last), len(entries), self._place(1, log, last=last), len(log),
+            random.choice((0, 0, 0, 0, 1, 2**62)), record, waits,
+        )  # fmt: skip
+        assert 0 <= count <= most
+        self.enqueued += count
 
 
 def main(argument: str) -> None:
     rounds = Rounds(len(argument))
     for _ in range(int(argument)):
         rounds.run()
-    for what in (rounds.parked, rounds.followed, rounds.due):
+    for what in (rounds.parked, rounds.followed, rounds.due, rounds.enqueued):
         assert what > int(argument) // 8, f"{rounds.parked} parked, {rounds.followed} followed, {rounds.due} due"
     print(f"{argument} rounds")
 
