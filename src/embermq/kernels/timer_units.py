@@ -89,6 +89,13 @@ _OUT: Final = (int.from_bytes(b"TIMER_OU"), int.from_bytes(b"T_MS"))
 _CANCELS: Final = (int.from_bytes(b"TIMER_DE"), int.from_bytes(b"L_UNIQKE"))
 _LATEST: Final = 2**62
 _INNER: Final = int.from_bytes(b"INNER_")
+
+# What names mean; a bit each, where several were seen.
+_OTHER, _TOPIC, _QUEUE, _TIME, _CANCEL, _PUT_AGAIN, _INNER_ONE = range(7)
+_WAITS: Final = 1 << _TOPIC | 1 << _TIME
+_ENTERING: Final = _WAITS | 1 << _CANCEL  # what matters for who enters the timer, and
+_TO_QUEUE: Final = 1 << _TOPIC | 1 << _QUEUE
+_LEAVING: Final = _TO_QUEUE | 1 << _PUT_AGAIN | 1 << _INNER_ONE  # for who leaves it
 _TIMES_SIZE: Final = 2 * (16 + 1 + 20 + 1) + 1  # of what is written behind properties, at most
 _QUEUE_COUNT: Final = QUEUES_WIDTH - 1  # the column that tells how many queues a topic has
 
@@ -113,31 +120,51 @@ def follow_units(units: int, size: int, start: int, place: int, places: Table, c
 
 
 @part
-def _find_wait(at: int, end: int) -> tuple[int, int, int]:
-    """The time that waiting properties name, and where their topic begins and ends; -1, 0 and 0 if they are unusual."""
-    topic = topic_end = variable(0)
-    time = variable(-1)
+def _kind_of(at: int, size: int) -> int:
+    """What the name of `size` bytes means to the timer."""
+    if size < 8:
+        return _INNER_ONE if size >= 6 and read_word(at, 6) == _INNER else _OTHER
+    first = load_i64(at)
+    if size == 8:
+        return _QUEUE if first == _REAL_QUEUE else _OTHER
+    second = read_word(at + 8, min(size - 8, 8))
+    if size == 10 and first == _REAL_TOPIC[0] and second == _REAL_TOPIC[1]:
+        return _TOPIC
+    if size == 12 and first == _OUT[0] and second == _OUT[1]:
+        return _TIME
+    if size == 16 and first == _ENQUEUED[0] and second == _ENQUEUED[1]:
+        return _PUT_AGAIN
+    if size == 17 and first == _CANCELS[0] and second == _CANCELS[1]:
+        return _CANCEL
+    return _INNER_ONE if first >> 16 == _INNER else _OTHER
+
+
+@part
+def _read_wait(at: int, end: int) -> tuple[int, int, int, int, int]:
+    """What properties tell the timer: which kinds of names they have, where the topic begins and ends, queue and time.
+
+    No kinds at all mean that something is unusual.
+    """
+    topic = topic_end = queue = time = seen = variable(0)
     while at < end:
         pair_end = find_byte(at, end, _PAIR_END)
         name_end = find_byte(at, pair_end, _NAME_END)
-        value, size = name_end + 1, name_end - at
+        value = name_end + 1
         if value >= pair_end or find_byte(value, pair_end, _NAME_END) != pair_end:
-            return -1, 0, 0
-        if size == 12 and load_i64(at) == _OUT[0] and read_word(at + 8, 4) == _OUT[1]:
-            number, after = read_number(value, pair_end)
-            if time >= 0 or after != pair_end or number < 0:
-                return -1, 0, 0
-            time = number
-        elif size == 10 and load_i64(at) == _REAL_TOPIC[0] and read_word(at + 8, 2) == _REAL_TOPIC[1]:
-            if topic != 0:
-                return -1, 0, 0
+            return 0, 0, 0, 0, 0
+        kind = _kind_of(at, name_end - at)
+        if kind != _OTHER and seen & 1 << kind:
+            return 0, 0, 0, 0, 0
+        seen |= 1 << kind
+        if kind == _TOPIC:
             topic, topic_end = value, pair_end
-        elif size == 17 and load_i64(at) == _CANCELS[0] and load_i64(at + 8) == _CANCELS[1]:
-            return -1, 0, 0
+        elif kind in (_QUEUE, _TIME):
+            number, after = read_number(value, pair_end)
+            if after != pair_end or number < 0:
+                return 0, 0, 0, 0, 0
+            queue, time = (number, time) if kind == _QUEUE else (queue, number)
         at = pair_end + 1
-    if topic == 0:
-        return -1, 0, 0
-    return time, topic, topic_end
+    return seen, topic, topic_end, queue, time
 
 
 @kernel("int64(int64, int64, int64, int64, int64, int64[:, ::1], int64[:, ::1])")
@@ -163,8 +190,10 @@ def read_waits(
         if scan_one(log, at + size, at, position, True, False, record) != DONE:
             return number
         properties = log + get(record, RECORD_PROPERTIES_AT)
-        time, topic, topic_end = _find_wait(properties, properties + get(record, RECORD_PROPERTIES_SIZE))
-        code = hash_text(topic, topic_end - topic, 0) if time >= 0 else -1
+        seen, topic, topic_end, _, time = _read_wait(properties, properties + get(record, RECORD_PROPERTIES_SIZE))
+        if seen & _ENTERING != _WAITS:
+            return number
+        code = hash_text(topic, topic_end - topic, 0)
         if code < 0 or time > _LATEST:
             return number
         put(wait, WAIT_TIME, time)
@@ -174,36 +203,6 @@ def read_waits(
         put(wait, WAIT_TOPIC_AT, topic - log)
         put(wait, WAIT_TOPIC_SIZE, topic_end - topic)
     return count
-
-
-@part
-def _find_target(at: int, end: int) -> tuple[int, int, int]:
-    """Where the topic of waiting properties begins and ends, and the queue; 0, 0 and -1 if something is unusual."""
-    topic = topic_end = variable(0)
-    queue = variable(-1)
-    while at < end:
-        pair_end = find_byte(at, end, _PAIR_END)
-        name_end = find_byte(at, pair_end, _NAME_END)
-        value, size = name_end + 1, name_end - at
-        if value >= pair_end or find_byte(value, pair_end, _NAME_END) != pair_end:
-            return 0, 0, -1
-        if size >= 6 and read_word(at, 6) == _INNER:
-            return 0, 0, -1
-        if size == 8 and load_i64(at) == _REAL_QUEUE:
-            number, after = read_number(value, pair_end)
-            if queue >= 0 or after != pair_end or number < 0:
-                return 0, 0, -1
-            queue = number
-        elif size == 10 and load_i64(at) == _REAL_TOPIC[0] and read_word(at + 8, 2) == _REAL_TOPIC[1]:
-            if topic != 0:
-                return 0, 0, -1
-            topic, topic_end = value, pair_end
-        elif size == 16 and load_i64(at) == _ENQUEUED[0] and load_i64(at + 8) == _ENQUEUED[1]:
-            return 0, 0, -1  # it was put again on the way
-        at = pair_end + 1
-    if topic == 0:
-        return 0, 0, -1
-    return topic, topic_end, queue
 
 
 @part
@@ -261,8 +260,10 @@ def _find_place(
     if not is_same(log + get(record, RECORD_TOPIC_AT), get(timer, BYTES_ADDRESS), timer_size):
         return False
     properties = log + get(record, RECORD_PROPERTIES_AT)
-    topic, topic_end, queue = _find_target(properties, properties + get(record, RECORD_PROPERTIES_SIZE))
-    number = find_topic(topics, topics_size, topic, topic_end - topic) if queue >= 0 else -1
+    seen, topic, topic_end, queue, _ = _read_wait(properties, properties + get(record, RECORD_PROPERTIES_SIZE))
+    if seen & _LEAVING != _TO_QUEUE:
+        return False
+    number = find_topic(topics, topics_size, topic, topic_end - topic)
     if not 0 <= number < queues.shape[0] or queue >= get(row_at(queues, number), _QUEUE_COUNT):
         return False
     put(draft, DRAFT_TOPIC, number)
