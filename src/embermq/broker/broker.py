@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from embermq.broker.compaction import BackgroundCompaction
 from embermq.broker.delay import DelayDelivery
+from embermq.broker.duties import every
 from embermq.broker.group_filters import FILTERS_FILE, GroupFilters
 from embermq.broker.handlers.assignment import AssignmentHandlers
 from embermq.broker.handlers.broker_admin import BrokerAdminHandlers
@@ -63,6 +64,7 @@ from embermq.broker.timer_figures import TimerFigures
 from embermq.broker.topics import BrokerTopics
 from embermq.broker.transactions.open_counts import OpenCounts
 from embermq.broker.transactions.transactions import Transactions
+from embermq.broker.watched_queues import WatchedQueues
 from embermq.clock import Clock
 from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits
 from embermq.format.host import encode_address
@@ -71,6 +73,7 @@ from embermq.log.placed import Placed
 from embermq.model.codes import RequestCode
 from embermq.model.delay import parse_delay_levels
 from embermq.model.message import Host
+from embermq.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from embermq.rpc.peer import Peer
 from embermq.rpc.router import Check, CheckTopic, Handler, Observe, Router, observe_nothing
 from embermq.store.groups import GROUPS_FILE, Groups
@@ -192,17 +195,20 @@ class Broker:
         self.publisher.start()
         if self.settings.filter_bits:
             self.store.add_filter_bits(self.filters.bits_of)
+        own = SCHEDULE_TOPIC, TIMER_TOPIC, self.pops.log.topic
+        compacted = self.compaction.names if self.compaction is not None else tuple
+        self._watched = WatchedQueues(self.store.queue_table(), own, compacted)
         self.store.listen(self._arrived)
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(_every(SAMPLE_S, self.statistics.sample)),
-            loop.create_task(_every(EXPIRE_S, self.membership.expire)),
-            loop.create_task(_every(EXPIRE_S, self.locks.expire)),
-            loop.create_task(_every(EXPIRE_STAGED_S, self.publisher.expire)),
-            loop.create_task(_every(self.settings.offset_save_ms / 1000, self.offsets.save, in_thread=True)),
-            loop.create_task(_every(self.settings.delay_save_ms / 1000, self.delays.save, in_thread=True)),
-            loop.create_task(_every(SAVE_FILTERS_S, self.filters.save, in_thread=True)),
-            loop.create_task(_every(SAVE_COUNTS_S, self.transactions.counts.save, in_thread=True)),
+            loop.create_task(every(SAMPLE_S, self.statistics.sample)),
+            loop.create_task(every(EXPIRE_S, self.membership.expire)),
+            loop.create_task(every(EXPIRE_S, self.locks.expire)),
+            loop.create_task(every(EXPIRE_STAGED_S, self.publisher.expire)),
+            loop.create_task(every(self.settings.offset_save_ms / 1000, self.offsets.save, in_thread=True)),
+            loop.create_task(every(self.settings.delay_save_ms / 1000, self.delays.save, in_thread=True)),
+            loop.create_task(every(SAVE_FILTERS_S, self.filters.save, in_thread=True)),
+            loop.create_task(every(SAVE_COUNTS_S, self.transactions.counts.save, in_thread=True)),
         ]
 
     async def stop(self) -> None:
@@ -269,7 +275,7 @@ class Broker:
             observe=self._observe,
             now=self.clock.monotonic,
         )
-        self._tasks.append(asyncio.get_running_loop().create_task(_every(EXPIRE_S, pulls.expire)))
+        self._tasks.append(asyncio.get_running_loop().create_task(every(EXPIRE_S, pulls.expire)))
         return FastRequests(sends, pulls, FastEnds(received.view, self.router.receive, frame_limits))
 
     def connection_closed(self, peer: Peer) -> None:
@@ -280,12 +286,14 @@ class Broker:
 
     def _arrived(self, items: Sequence[Placed]) -> None:
         self.polls.arrived(items)
-        self.delays.arrived(items)
-        if self.timers is not None:
-            self.timers.arrived(items)
-        if self.compaction is not None:
-            self.compaction.arrived(items)
         self.pops.arrived(items)
+        if self._watched.may_have(items):
+            self.delays.arrived(items)
+            self.pops.revival.arrived(items)
+            if self.timers is not None:
+                self.timers.arrived(items)
+            if self.compaction is not None:
+                self.compaction.arrived(items)
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
         """Have every request answered: messages, then what consumers ask, then what administrators ask."""
@@ -467,19 +475,6 @@ class Broker:
                 self.topics, self.groups, self.membership, modes, broker_name=name, serves_pop=self.pops.is_possible
             ),
         ]
-
-
-async def _every(seconds: float, work: Callable[[], object], *, in_thread: bool = False) -> None:
-    """Do `work` again and again, in a thread if it waits for the disk; what goes wrong is said, and tried again."""
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            if in_thread:
-                await asyncio.to_thread(work)
-            else:
-                work()
-        except Exception:
-            log.exception("duty failed, it is tried again name=%s", getattr(work, "__qualname__", work))
 
 
 def _open_offsets(store: Store, config: Path, clock: Clock) -> ConsumerOffsets:

@@ -54,11 +54,11 @@ class BackgroundCompaction:
         """Messages became visible. Called by the store, in any thread."""
         if self._loop is None:
             return
-        places = {(topic, queue) for topic in self._names() for queue in queues_of(items, topic)}
+        places = {(topic, queue) for topic in self.names() for queue in queues_of(items, topic)}
         if places:
             self._loop.call_soon_threadsafe(self._note, places)
 
-    def _names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The compacted topics; looked for again only when a topic was changed."""
         table = self._topics.table()
         if table is not self._names_of:

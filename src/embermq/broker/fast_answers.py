@@ -68,7 +68,13 @@ class FastAnswers:
         self._region = answers.region
         self._texts: dict[tuple[str, Host], AnswerTexts] = {}
         self._out = np.zeros(ROOM, np.uint8)
-        self._out_address = int(self._out.ctypes.data)
+        self.address = int(self._out.ctypes.data)
+
+    def refresh(self, peers: FastPeers) -> None:
+        """Know what answers say now; to be called before something is answered."""
+        if self._answers.region is not self._region:
+            self._region = self._answers.region
+            peers.tell_texts(self.texts_of)
 
     def write(
         self, peers: FastPeers, shares: Sequence[tuple[FastPeer, int]], stored: StoredTurn, *, is_sending: bool
@@ -78,22 +84,20 @@ class FastAnswers:
         Of each peer, the number of the row behind its last is given. Returns how many rows were told, and the answers.
         What a socket does not take is given to its connection.
         """
-        if self._answers.region is not self._region:
-            self._region = self._answers.region
-            peers.tell_texts(self.texts_of)
         rows, table, numbers = stored.rows, stored.table, stored.numbers
         made = np.array([(end, peer.slot, is_sending and peer.is_free, 0, 0) for peer, end in shares], np.int64)
         told, count, unsent = answer_turn(
             rows.rows[: shares[-1][1]], table.drafts, stored.records, table.queues, numbers.address,
-            len(numbers.numbers), peers.table, made, rows.scratch_address, rows.scratch_size, self._out_address, ROOM,
+            len(numbers.numbers), peers.table, made, rows.scratch_address, rows.scratch_size, self.address, ROOM,
             is_sending,
         )  # fmt: skip
         is_sent = is_sending and count == len(shares)
         if is_sent and unsent:
-            self._write_rest(shares, made)
+            self.write_rest(shares, made)
         return told, WrittenShares(made, count, is_sent)
 
-    def _write_rest(self, shares: Sequence[tuple[FastPeer, int]], made: Table) -> None:
+    def write_rest(self, shares: Sequence[tuple[FastPeer, int]], made: Table) -> None:
+        """Give what was not sent to the connections, right after a kernel sent the rest."""
         begin = 0
         for (peer, _), row in zip(shares, made.tolist(), strict=True):
             sent, end = row[SHARE_SENT], row[SHARE_END]
@@ -130,7 +134,7 @@ class FastAnswers:
         texts = self.texts_of(peer)
         parts: list[bytes] = []
         while True:
-            done, size, reason = answer_rows(rows, begin, end, records, texts, self._out_address, ROOM)
+            done, size, reason = answer_rows(rows, begin, end, records, texts, self.address, ROOM)
             parts.append(self._out[:size].tobytes())
             begin += done
             if reason == ALL_DONE:

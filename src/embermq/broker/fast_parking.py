@@ -14,6 +14,7 @@ from embermq.broker.fast_peers import FastPeer
 from embermq.broker.fast_topics import FastTopics
 from embermq.broker.handlers.send import SendHandlers
 from embermq.broker.intake import Intake, born_of
+from embermq.broker.settings import BrokerSettings
 from embermq.broker.transactions.halves import CHECK_ROOM, HALF_QUEUE, SentHalf
 from embermq.kernels import parked
 from embermq.kernels.columns import (
@@ -54,20 +55,27 @@ class FastParking:
         self._numbers = self._table.data
         self.address = int(self._table.ctypes.data)
         self._broker = b""
+        self._settings: BrokerSettings | None = None
+        self._known: tuple[int, ...] = ()
 
     def refresh(self, topics: FastTopics) -> None:
         """Know what holds now; to be called before messages are looked at."""
         intake, numbers = self._intake, self._numbers
         settings, limits = intake.settings, intake.parking.limits()
+        numbers[parked.NOW] = limits.now_ms
+        room = intake.max_properties - len(intake.suffix_bytes)
+        known = topics.timer, topics.half, room, limits.is_unlimited, limits.precision, limits.most_delay_ms
+        if settings is self._settings and known == self._known:
+            return
+        self._settings, self._known = settings, known
         broker = settings.name.encode()
         if broker != self._broker:
             self._broker = broker  # kept, because its address is
             numbers[parked.BROKER], numbers[parked.BROKER_SIZE] = address_of(broker), len(broker)
         numbers[parked.TIMER_NUMBER] = topics.timer if limits.is_unlimited else -1
         numbers[parked.HALF_NUMBER] = topics.half if settings.transactions else -1
-        numbers[parked.NOW], numbers[parked.PRECISION] = limits.now_ms, limits.precision
-        numbers[parked.MOST_DELAY] = limits.most_delay_ms
-        numbers[parked.PROPERTIES_MOST] = intake.max_properties - len(intake.suffix_bytes)
+        numbers[parked.PRECISION], numbers[parked.MOST_DELAY] = limits.precision, limits.most_delay_ms
+        numbers[parked.PROPERTIES_MOST] = room
         numbers[parked.CHECK_ROOM] = CHECK_ROOM
 
     def note_halves(

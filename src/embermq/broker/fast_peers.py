@@ -15,13 +15,13 @@ from embermq.kernels.sockets import (
     HOST,
     HOST_FLAG,
     HOST_SIZE,
+    IS_FREE,
     PART,
     PART_SIZE,
     PEER_WIDTH,
     SOCKET,
     TEXTS,
     TEXTS_SIZE,
-    receive_sends,
 )
 from embermq.rpc.peer import Peer
 
@@ -91,16 +91,19 @@ class FastPeers:
             del self._kept[peer.slot]
             peer.slot = -1
 
-    def receive(self, turn: int, peers: Sequence[FastPeer], begin: int, most: int) -> int:
-        """See receive_sends."""
-        numbers = self.numbers
+    def slots_of(self, peers: Sequence[FastPeer], now: float) -> Table:
+        """The rows of peers that are about to be read, with what is not known there yet."""
+        numbers, slots = self.numbers, []
         for peer in peers:
-            at = peer.slot * PEER_WIDTH
-            numbers[at + PART_SIZE] = len(peer.part)
-            if peer.part:
-                numbers[at + PART] = bytes_address(peer.part)
-        slots = np.array([peer.slot for peer in peers], np.int64)
-        return receive_sends(turn, self.table, slots, begin, most)
+            slot, part = peer.slot, peer.part
+            at = slot * PEER_WIDTH
+            numbers[at + PART_SIZE] = len(part)
+            if part:
+                numbers[at + PART] = bytes_address(part)
+            numbers[at + IS_FREE] = peer.is_free
+            peer.heard_at = now
+            slots.append(slot)
+        return np.array(slots, np.int64)
 
     def _grow(self) -> None:
         count = len(self.table)

@@ -1,8 +1,7 @@
 """Plain SENDs by kernels: from received bytes to records, queues, index and answers, many in one call.
 
-    read of connection A ─┐ frames are parsed where they were received; each plain one gets a row
-    read of connection B ─┼─→ rows ─→ at the end of the turn: offsets, records, queues, index, answers
-    read of connection C ─┘
+    connections that have something ─→ served by one kernel (fast_serving.py), as far as that goes
+    what it leaves, and what comes by `take` ─→ rows ─→ at the end of the turn: offsets, records, queues, index, answers
 
 It stops at whatever is not plain, and the ordinary handlers take that. Both keep their messages until the end of the
 turn, but never at the same time: who gets something while the other has something has that put first, so that
@@ -16,9 +15,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from embermq.broker.fast_answers import FastAnswers, StoredTurn
+from embermq.broker.fast_answers import FastAnswers, StoredTurn, WrittenShares
 from embermq.broker.fast_parking import FastParking
 from embermq.broker.fast_peers import FastPeer, FastPeers
+from embermq.broker.fast_serving import FastServing, Left
 from embermq.broker.fast_topics import FastTopics
 from embermq.broker.handlers.send import SendHandlers
 from embermq.broker.intake import Intake, born_of
@@ -28,16 +28,19 @@ from embermq.broker.statistics import BrokerStatistics
 from embermq.errors import FlushTimeout
 from embermq.format.frame import FrameLimits
 from embermq.format.record import BLANK_SIZE
+from embermq.kernels import serving as known
+from embermq.kernels.compiling import Table
 from embermq.kernels.memory import address_of
 from embermq.kernels.send_rows import FIRST_DRAFT
-from embermq.kernels.sends import ENDED, ROWS_FULL, SCRATCH_FULL
-from embermq.kernels.sockets import BEGIN, GOT, PEER_WIDTH, ROWS_END, TAKEN, WHY
+from embermq.kernels.sends import ROWS_FULL, SCRATCH_FULL
+from embermq.kernels.serving import ALL_SERVED, NOT_SENT, ONLY_READ, ONLY_STORED
 from embermq.kernels.turn import (
     BATCH_ROOM,
     BODY_LIMIT,
     COUNT,
     DRAFT_COUNT,
     FRAME_LIMIT,
+    HALVES,
     HEADER_LIMIT,
     PARKING,
     PROPERTIES_LIMIT,
@@ -54,7 +57,7 @@ from embermq.kernels.turn import (
     TurnMemory,
     take_sends,
 )
-from embermq.log.table_append import LARGEST_HEAD, DraftTable, TableAppended, largest_body
+from embermq.log.table_append import LARGEST_HEAD, DraftTable, Piece, TableAppended, largest_body
 from embermq.rpc.peer import Peer
 from embermq.store.store import Store
 
@@ -64,6 +67,8 @@ MOST_ROWS: Final = 4096
 MOST_DRAFTS: Final = 16_384  # with batches, there are more of them
 TEXT_ROOM: Final = 2 * 1024 * 1024  # for the properties of a turn
 LARGEST_TURN: Final = 1024 * 1024  # bytes received, after which a turn is put at once
+MOST_PEERS: Final = 512  # that are served together
+NS: Final = 1_000_000_000
 _STORE_HOST: Final = 0  # the first of a turn's hosts
 
 
@@ -125,11 +130,13 @@ class FastSends:
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
         memory.numbers[FRAME_LIMIT], memory.numbers[HEADER_LIMIT] = frame_limits
         self._peers = FastPeers()
+        self._serving = FastServing(memory, self._peers, answers, most_peers=MOST_PEERS, read_size=received.read_size)
         self._shares: list[Share] = []
         self._hosts: list[bytes] = []  # of the turn's senders, kept where they are
         self._size = 0  # bytes that the turn has received
         self._read_seconds = 0.0
         self._suffix = b""
+        self._source = self._table()
         received.make_room = self.put_turn
         handlers.before = self.put_turn
         statistics.more_puts = store.queue_table().take_counts
@@ -164,35 +171,18 @@ class FastSends:
         self._peers.remove(peer)
 
     def receive(self, peers: Sequence[FastPeer]) -> None:
-        """Read from connections that have something, and take the plain SENDs; the rest is fed to them."""
-        if not self._shares and not self._start_turn():
+        """Read from connections that have something, and serve the plain SENDs; the rest is fed to them."""
+        self.put_turn()
+        if not self._start_turn():
             for peer in peers:
                 peer.read()
             return
-        began = self._now()
-        received = self._received
-        looked_at = self._peers.receive(self._memory.address, peers, received.end, received.read_size)
-        numbers = self._peers.numbers
-        left: list[tuple[FastPeer, int, bytes]] = []
-        end = received.end
-        for peer in peers[:looked_at]:
-            at = peer.slot * PEER_WIDTH
-            begin, got, taken = numbers[at + BEGIN], numbers[at + GOT], numbers[at + TAKEN]
-            peer.heard_at = began
-            if got > 0:
-                peer.part = b""
-            if taken:
-                self._expect(peer, numbers[at + ROWS_END])
-                self._size += taken
-                end = begin + taken
-            if got > taken and numbers[at + WHY] == ENDED:
-                peer.keep_part(received.view[begin + taken : begin + got].tobytes())
-            elif got != taken or not got:
-                left.append((peer, got, received.view[begin + taken : begin + max(got, 0)].tobytes()))
-        received.keep(end)
-        self._read_seconds += self._now() - began
-        if self._size >= LARGEST_TURN:
-            self.put_turn()
+        self._handlers.put_turn()
+        slots = self._peers.slots_of(peers, self._now())
+        left: list[Left] = []
+        first = 0
+        while first < len(peers):
+            first = self._serve(peers, slots, first, left)
         for peer, got, data in left:
             if got > 0:
                 peer.feed(data)
@@ -200,6 +190,73 @@ class FastSends:
                 peer.read_failed(-got)
             else:
                 peer.input_ended()
+
+    def _serve(self, peers: Sequence[FastPeer], slots: Table, first: int, left: list[Left]) -> int:
+        """Serve peers from number `first` on, as many as one call can; the number of the next."""
+        serving, received, began = self._serving, self._received, self._now()
+        numbers = serving.numbers
+        serving.begin(first, received.end)
+        source = self._find_source()
+        pieces = self._store.offer_log(source, lambda quick: serving.run(source, slots, quick))
+        if pieces is None:
+            serving.run(source, slots, None)
+        end = numbers[known.NEXT_PEER]
+        if numbers[known.ROUNDS]:
+            for peer in peers[first:]:
+                peer.part = b""  # all of them were served at least once
+        if numbers[known.TO_LOOK_AT]:
+            left += serving.take_left(peers[first:end], received.view)
+        else:
+            for peer in peers[first:end]:
+                peer.part = b""
+        self._read_seconds += numbers[known.READ_NS] / NS
+        if numbers[known.STORED]:
+            self._count_served()
+        if numbers[known.SENDS]:
+            self._count(began, numbers[known.SENDS])
+        if serving.status != ALL_SERVED:
+            received.keep(numbers[known.FREE_AT])
+            self._shares = [Share(*each) for each in serving.shares(peers)]
+            self._finish_served(pieces or [])
+        return end
+
+    def _count_served(self) -> None:
+        stages, numbers = self._stages, self._serving.numbers
+        stored, times = numbers[known.STORED], numbers[known.TIMES]
+        stages.read.count(stored, self._read_seconds, times)
+        stages.store.count(stored, numbers[known.STORE_NS] / NS, times)
+        if self._serving.status == ONLY_STORED:
+            stored, times = stored - len(self._serving.last_records()), times - 1
+        stages.answer.count(stored, numbers[known.ANSWER_NS] / NS, times)
+        self._read_seconds = 0.0
+
+    def _find_source(self) -> DraftTable:
+        """Where messages come from; the same as long as it is."""
+        source, topics = self._source, self._topics
+        if (
+            source.topics is not topics.names.rows
+            or source.queues is not topics.queues
+            or source.suffix != self._suffix
+        ):
+            source = self._source = self._table()
+        return source
+
+    def _finish_served(self, pieces: list[Piece]) -> None:
+        """Do what a kernel left undone."""
+        serving = self._serving
+        self._size = self._received.end
+        if serving.status == ONLY_READ:
+            self.put_turn()
+            return
+        if serving.status == NOT_SENT:
+            self._answers.write_rest(self._shares, serving.sent_shares())
+        else:
+            began = self._now()
+            table, records = self._table(), serving.last_records()
+            error = None if len(records) == len(table) else AssertionError("a kernel refused what another one made")
+            self._answer(TableAppended(pieces, records, 0, error), table, began, serving.written())
+            self._stages.answer.count(len(records), self._now() - began)
+        self._end_turn()
 
     def _start_turn(self) -> bool:
         """Make ready for the first sender of a turn; False if messages must go the ordinary way for now."""
@@ -215,6 +272,7 @@ class FastSends:
         numbers[TOPICS], numbers[TOPICS_SIZE] = topics.by_name.address, topics.by_name.size
         numbers[QUEUES], numbers[TOPIC_COUNT] = topics.queues_address, len(topics.queues)
         self._parking.refresh(topics)
+        self._answers.refresh(self._peers)
         return not topics.is_empty
 
     def _expect(self, peer: FastPeer, end: int) -> None:
@@ -241,14 +299,14 @@ class FastSends:
             self._refuse(shares, 0, failure)
         else:
             self._answer(appended, table, began)
+        self._stages.read.count(len(table), self._read_seconds)
         self._stages.store.count(len(table), stored - began)
         self._stages.answer.count(len(table), self._now() - stored)
         self._end_turn()
 
     def _end_turn(self) -> None:
         numbers = self._memory.numbers
-        self._stages.read.count(numbers[DRAFT_COUNT], self._read_seconds)
-        numbers[COUNT] = numbers[DRAFT_COUNT] = numbers[TEXT_END] = numbers[SENDERS] = 0
+        numbers[COUNT] = numbers[DRAFT_COUNT] = numbers[TEXT_END] = numbers[SENDERS] = numbers[HALVES] = 0
         self._size, self._read_seconds = 0, 0.0
         self._shares = []
         self._hosts = []
@@ -264,13 +322,22 @@ class FastSends:
             memory.hosts[: memory.numbers[SENDERS] + 1], _STORE_HOST, self._suffix, firsts=firsts,
         )  # fmt: skip
 
-    def _answer(self, appended: TableAppended, table: DraftTable, began: float) -> None:
+    def _answer(
+        self,
+        appended: TableAppended,
+        table: DraftTable,
+        began: float,
+        known_answers: tuple[int, WrittenShares] | None = None,
+    ) -> None:
         count, shares = 0, self._shares
         if appended.pieces:
             sends, records = self._memory.sends, appended.records
             stored = StoredTurn(sends, table, records, self._store.queue_table())
-            self._parking.note_halves(shares, stored, self._received.view, self._topics)
-            count, written = self._answers.write(self._peers, shares, stored, is_sending=not self._puts.is_sync)
+            if self._memory.numbers[HALVES]:
+                self._parking.note_halves(shares, stored, self._received.view, self._topics)
+            count, written = known_answers or self._answers.write(
+                self._peers, shares, stored, is_sending=not self._puts.is_sync
+            )
             if written.is_sent:
                 self._count(began, count)
             else:

@@ -23,9 +23,9 @@ class Stage:
     messages: int = 0
     seconds: float = 0.0
 
-    def count(self, messages: int, seconds: float) -> None:
-        """A call dealt with so many messages."""
-        self.calls += 1
+    def count(self, messages: int, seconds: float, calls: int = 1) -> None:
+        """A call, or several, dealt with so many messages."""
+        self.calls += calls
         self.messages += messages
         self.seconds += seconds
 

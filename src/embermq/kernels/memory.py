@@ -123,6 +123,15 @@ def _copy(_: Any, target: Any, source: Any, size: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+def _move(_: Any, target: Any, source: Any, size: Any) -> Any:
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        to, from_, size = arguments
+        cgutils.raw_memmove(builder, _pointer(builder, to, _BYTE), _pointer(builder, from_, _BYTE), size, 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
 def _load_native_i32(_: Any, address: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.sext(builder.load(_pointer(builder, arguments[0], _I32), align=4, typ=_I32), _I64)
@@ -191,6 +200,7 @@ def _match_lanes(_: Any, address: Any, byte: Any) -> Any:
 
 
 copy = cast("Callable[[int, int, int], None]", intrinsic(_copy))  # to, from, size; the two do not overlap
+move = cast("Callable[[int, int, int], None]", intrinsic(_move))  # the same where the two may overlap
 load_native_i32 = cast("Callable[[int], int]", intrinsic(_load_native_i32))  # as the machine keeps it
 fence = cast("Callable[[], None]", intrinsic(_fence))  # whoever sees a later store has seen all earlier ones
 prefetch = cast("Callable[[int], None]", intrinsic(_prefetch))  # a hint; the address may be any

@@ -13,16 +13,19 @@ from typing import Final, cast
 
 from numba import types
 
-from embermq.kernels.compiling import Table, kernel
-from embermq.kernels.memory import copy, get, load_native_i32, put, row_at
+from embermq.kernels.compiling import kernel
+from embermq.kernels.memory import copy, get, load_native_i32, put
 from embermq.kernels.turn import COUNT, NOT_KNOWN, REASON, RECEIVED, RECEIVED_SIZE, take_sends
 
-# What is known of a peer: its socket, its host, as records have that, the part of a frame that came before, and the
-# texts of its answers; and of the last call: where in the memory of the turn its bytes begin, how many there are (0: it
-# sends no more, below: the negative error number), how many of them were taken, why not all, and how many rows the
-# turn had then.
-SOCKET, HOST, HOST_SIZE, HOST_FLAG, PART, PART_SIZE, TEXTS, TEXTS_SIZE, BEGIN, GOT, TAKEN, WHY, ROWS_END = range(13)
-PEER_WIDTH: Final = 13
+# What is known of a peer: its socket, its host, as records have that, the part of a frame that came before, the texts
+# of its answers, and whether these may go straight to the socket; and of the last call: where in the memory of the turn
+# its bytes begin, how many there are (0: it sends no more, below: the negative error number), how many of them were
+# taken, why not all, how many rows the turn had then, and where the rest lies.
+(
+    SOCKET, HOST, HOST_SIZE, HOST_FLAG, PART, PART_SIZE, TEXTS, TEXTS_SIZE, IS_FREE, BEGIN, GOT, TAKEN, WHY, ROWS_END,
+    LEFT_AT,
+) = range(15)  # fmt: skip
+PEER_WIDTH: Final = 15
 
 DONT_WAIT: Final = 0x40  # MSG_DONTWAIT
 
@@ -33,38 +36,28 @@ _recv = cast("SocketCall", types.ExternalFunction("recv", SOCKET_CALL))
 _errno_address = cast("Callable[[], int]", types.ExternalFunction("__errno_location", types.int64()))
 
 
-@kernel("int64(int64, int64[:, ::1], int64[::1], int64, int64)")
-def receive_sends(turn: int, peers: Table, slots: Table, begin: int, most: int) -> int:
-    """Receive from the sockets of peers, `most` bytes each, and take plain SENDs; how many peers had their turn.
+@kernel("boolean(int64, int64, int64, int64)")
+def receive_from(turn: int, peer: int, at: int, most: int) -> bool:
+    """Receive from the socket of a peer, `most` bytes, and take plain SENDs; False, with nothing done, without room.
 
-    What is received goes to the memory of the turn from byte `begin` on, behind the part of a frame that is there
-    already, as long as there is room for `most` bytes.
+    What is received goes to the memory of the turn from byte `at` on, behind the part of a frame that is there already.
     """
-    if peers.shape[1] != PEER_WIDTH or begin < 0 or most <= 0:
-        return 0
-    at = begin
-    for number in range(len(slots)):
-        slot = slots[number]
-        if not 0 <= slot < len(peers):
-            return number
-        peer = row_at(peers, slot)
-        part_size = get(peer, PART_SIZE)
-        if part_size < 0 or part_size > get(turn, RECEIVED_SIZE) - at - most:
-            return number
-        memory = get(turn, RECEIVED) + at
-        copy(memory, get(peer, PART), part_size)
-        got = _recv(get(peer, SOCKET), memory + part_size, most, DONT_WAIT)
-        taken = 0
-        if got < 0:
-            got = -load_native_i32(_errno_address())
-        elif got > 0:
-            got += part_size
-            put(turn, REASON, NOT_KNOWN)
-            taken = take_sends(turn, at, at + got, get(peer, HOST), get(peer, HOST_SIZE), get(peer, HOST_FLAG))
-        put(peer, WHY, get(turn, REASON))
-        put(peer, BEGIN, at)
-        put(peer, GOT, got)
-        put(peer, TAKEN, taken)
-        put(peer, ROWS_END, get(turn, COUNT))
-        at += max(got, 0)
-    return len(slots)
+    part_size = get(peer, PART_SIZE)
+    if at < 0 or most <= 0 or part_size < 0 or part_size > get(turn, RECEIVED_SIZE) - at - most:
+        return False
+    memory = get(turn, RECEIVED) + at
+    copy(memory, get(peer, PART), part_size)
+    got = _recv(get(peer, SOCKET), memory + part_size, most, DONT_WAIT)
+    taken = 0
+    if got < 0:
+        got = -load_native_i32(_errno_address())
+    elif got > 0:
+        got += part_size
+        put(turn, REASON, NOT_KNOWN)
+        taken = take_sends(turn, at, at + got, get(peer, HOST), get(peer, HOST_SIZE), get(peer, HOST_FLAG))
+    put(peer, WHY, get(turn, REASON))
+    put(peer, BEGIN, at)
+    put(peer, GOT, got)
+    put(peer, TAKEN, taken)
+    put(peer, ROWS_END, get(turn, COUNT))
+    return True

@@ -28,6 +28,8 @@ from embermq.kernels.records import encode_records
 WRITTEN, WRITTEN_SIZE, REASON, CODED, KEYS, ENTERED, INDEXED = range(20, 27)
 JOB_SIZE: Final = 27
 
+NO_ROOM, NO_INDEX = -1, -2  # instead of the room for keys: none here, and none needed
+
 
 @kernel(
     "int64(int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1],"
@@ -71,6 +73,8 @@ def store_drafts(
     fence()
     put(job[WRITTEN_CELL], 0, job[WRITTEN_BEFORE] + size)  # before entries lead there
     job[ENTERED] = enter_entries(records[:written], codes, places, numbers, numbers_size, 0)
-    if job[ENTERED] == written and key_count <= job[INDEX_ROOM]:
+    if job[INDEX_ROOM] == NO_INDEX:
+        job[INDEXED] = key_count
+    elif job[ENTERED] == written and key_count <= job[INDEX_ROOM]:
         job[INDEXED], _ = put_index(job[INDEX], job[INDEX_SIZE], job[SLOTS], job[ENTRIES], keys[:key_count])
     return written

@@ -49,7 +49,8 @@ DRAFT_COUNT, DRAFT_CAPACITY = range(20, 22)
 BATCH_ROOM: Final = 22  # for all records of a batch together
 RECORD_EXTRA: Final = 23  # what a record may need besides its body and properties
 PARKING: Final = 24  # the address of what is said of messages that wait, see parked.py; 0: plain code takes them
-NUMBERS: Final = 25
+HALVES: Final = 25  # how many of the rows are half messages
+NUMBERS: Final = 26
 
 NOT_KNOWN: Final = 5  # why it stopped, besides the reasons of sends.py: topic or queue; ordinary code knows more
 
@@ -135,6 +136,8 @@ def _draft_rows(
         put(row, UNIQUE_AT, get(row, UNIQUE_AT) + text_base)
         put(row, FIRST_DRAFT, first)
         put(row, DRAFTS, drafts)
+        if get(row, ASKS) == ASKS_COMMIT:
+            put(turn, HALVES, get(turn, HALVES) + 1)
         first, used = first + drafts, after
     return count, first, used, NOT_KNOWN
 

@@ -50,6 +50,14 @@ class Run(NamedTuple):
     entries: list[bytes]  # one or several in each
 
 
+class Spread(NamedTuple):
+    """The sizes of some records: the smallest, the largest, and all together."""
+
+    smallest: int
+    largest: int
+    total: int
+
+
 class Batch(Sequence[Placed]):
     """Records that follow each other, none of them divided: each has one entry in one simple queue, or none at all."""
 
@@ -75,6 +83,14 @@ class Batch(Sequence[Placed]):
     @abstractmethod
     def runs(self) -> Sequence[Run]:
         """The entries of all records by topic and queue, in the order of their first records."""
+
+    def rows(self) -> set[int] | None:
+        """The rows of the queues that its records are in, in the table of queues; None if they are not known."""
+        return None
+
+    def spread(self) -> Spread:
+        """How large its records are."""
+        return Spread(min(self.sizes), max(self.sizes), sum(self.sizes))
 
     @abstractmethod
     def queues_of(self, topic: bytes) -> set[int]:

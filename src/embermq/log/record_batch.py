@@ -18,21 +18,28 @@ from embermq.kernels.memory import address_of
 from embermq.kernels.queue_entries import enter_entries
 from embermq.kernels.record_check import count_named
 from embermq.kernels.record_scan import scan_records
-from embermq.log.placed import Batch, Place, Placed, Run
+from embermq.log.placed import Batch, Place, Placed, Run, Spread
 from embermq.log.queue_table import QueueTable
 
 
 class RecordBatch(Batch):
     """Records that kernels know, for queues and index. `places` tells where `table` has the numbers of their queues."""
 
-    __slots__ = ("__dict__", "_found", "_places", "_table", "entered", "keys", "store_time")
+    __slots__ = ("__dict__", "_found", "_places", "_spread", "_table", "entered", "keys", "store_time")
 
-    def __init__(self, found: FoundRecords, table: QueueTable | None = None, places: Table | None = None) -> None:
+    def __init__(
+        self,
+        found: FoundRecords,
+        table: QueueTable | None = None,
+        places: Table | None = None,
+        spread: Spread | None = None,
+    ) -> None:
         self.keys = found.keys  # as the index files them, in the order of the records
         self.store_time = int(found.records[-1, RECORD_STORE_TIME])
         self.entered = 0  # how many of the first have their queue entries already
         self._found = found
         self._table = table
+        self._spread = spread
         self._places = None if places is None else places[: len(found)]
 
     def __len__(self) -> int:
@@ -42,6 +49,12 @@ class RecordBatch(Batch):
     def sizes(self) -> Sequence[int]:  # type: ignore[override]
         found: list[int] = self._found.records[:, RECORD_SIZE].tolist()
         return found
+
+    def spread(self) -> Spread:
+        return self._spread or super().spread()
+
+    def rows(self) -> set[int] | None:
+        return self._rows if self._table is not None else None
 
     def enter(self, table: QueueTable, put_one: Callable[[Placed], None]) -> bool:
         """Write the entries of all records into their queues; `put_one` does it for those that are not offered.

@@ -64,14 +64,16 @@ class MessageSizes:
 
     def count(self, items: Sequence[Placed]) -> None:
         """These were stored. Sorted and cut at the bounds: sorting numbers is faster than looking at each."""
+        if not items:
+            return
+        if isinstance(items, Batch):
+            smallest, largest, total = items.spread()
+            size_class = bisect_left(SIZE_BOUNDS, largest)
+            if size_class == bisect_left(SIZE_BOUNDS, smallest):  # nearly always
+                self._counts[size_class] += len(items)
+                self._total += total
+                return
         found = items.sizes if isinstance(items, Batch) else [item.size for item in items]
-        if not found:
-            return
-        largest = bisect_left(SIZE_BOUNDS, max(found))
-        if largest == bisect_left(SIZE_BOUNDS, min(found)):  # nearly always
-            self._counts[largest] += len(found)
-            self._total += sum(found)
-            return
         sizes = sorted(found)
         begin = 0
         for index, bound in enumerate(SIZE_BOUNDS):

@@ -49,7 +49,8 @@ from embermq.store.writer import Submitted, Writer
 
 if TYPE_CHECKING:
     from embermq.files.file_chain import FileChain
-    from embermq.log.table_append import DraftTable, TableAppended
+    from embermq.log.quick_append import QuickAppend, Taken
+    from embermq.log.table_append import DraftTable, Piece, TableAppended
     from embermq.store.queues import AnyQueue
 
 DEFAULT_READ_BYTES = 4 * 1024 * 1024
@@ -94,11 +95,8 @@ class Store:
             delay_levels=parts.delay_levels,
             clock=clock,
         )
-        self._intake = Intake(
-            Limits.of(settings),
-            topic=parts.topics.for_put,
-            born_host=parts.commit_log.store_host,
-        )
+        born_host = parts.commit_log.store_host
+        self._intake = Intake(Limits.of(settings), topic=parts.topics.for_put, born_host=born_host)
         self._batch_puts = BatchPuts(parts, self._intake, self._writer, clock=clock)
         cleaner = Cleaner(
             path,
@@ -154,8 +152,8 @@ class Store:
     def submit(self, drafts: Sequence[DraftFields], *, together: bool = False) -> Submitted:
         """Write drafts to the log and return at once; properties end with their separator. For event loops.
 
-        What is submitted is put once `settle` returns its end or more; `on_progress` tells when to look. Raises a
-        StoreUnwritable; hold back while `is_behind`.
+        It is put once `settle` returns its end or more; `on_progress` tells when to look. Hold back while `is_behind`.
+        Raises a StoreUnwritable.
         """
         self._check_open()
         return self._writer.submit(drafts, together=together)
@@ -164,6 +162,10 @@ class Store:
         """The same for messages that lie in memory, by kernels. For event loops."""
         self._check_open()
         return self._writer.submit_table(table)
+
+    def offer_log(self, source: DraftTable, run: Callable[[QuickAppend], Taken]) -> list[Piece] | None:
+        """Have `run` store messages by a kernel; see Writer. None also when the store is closed."""
+        return self._writer.offer_log(source, run)
 
     def store_host(self) -> bytes:
         """Our address, as records have it."""

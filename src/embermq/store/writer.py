@@ -36,8 +36,8 @@ from embermq.store.statistics import Statistics
 
 if TYPE_CHECKING:
     from embermq.log.queue_table import QueueTable
-    from embermq.log.quick_append import QuickAppend
-    from embermq.log.table_append import DraftTable, TableAppended
+    from embermq.log.quick_append import QuickAppend, Taken
+    from embermq.log.table_append import DraftTable, Piece, TableAppended
     from embermq.store.draft_tables import DraftTables
 
     AppendTable = Callable[[CommitLog, QueueTable, DraftTable], TableAppended]
@@ -203,6 +203,37 @@ class Writer:
                 self._flusher.ask(end)
             self.statistics.count_put(len(appended.records), end - begin, self._clock.monotonic() - began)
         return appended
+
+    def offer_log(self, source: DraftTable, run: Callable[[QuickAppend], Taken]) -> list[Piece] | None:
+        """Have `run` store messages by a kernel, visible at once; what it stored, in the order of the log.
+
+        None, with nothing run, where messages must be submitted, be it only to hear why they are refused.
+        """
+        if self._durability is not Durability.ASYNC or self._flusher.failure or self.gate.refusal:
+            return None
+        quick, _ = self._table_code or self._load_table_code()
+        dispatcher, began = self._dispatcher, self._clock.monotonic()
+        with self.lock:
+            is_current = dispatcher.position == self._commit_log.chain.end and not dispatcher.is_waiting
+            if self._is_closed or not is_current:
+                return None
+            with dispatcher.queues.open_chains.lock:  # kernels write into files of queues
+                if not quick.offer(source):
+                    return None
+                taken = run(quick)
+            pieces = quick.taken(taken)
+            if taken.done:
+                assert pieces[0].batch is not None
+                dispatcher.passed(pieces[0].end, pieces[0].batch)
+            if taken.stored > taken.done:
+                left = pieces[-1]
+                if left.batch is not None:
+                    dispatcher.expect(left.begin, left.end, left.batch)
+                self.dispatch()
+        if pieces:
+            size = pieces[-1].end - pieces[0].begin
+            self.statistics.count_put(taken.stored, size, self._clock.monotonic() - began)
+        return pieces
 
     @property
     def is_behind(self) -> bool:

@@ -13,7 +13,7 @@ from embermq.broker.shared_files import LARGEST_READ
 from embermq.format.store_body import decode_folders, decode_queues
 from embermq.model.codes import ResponseCode
 from embermq.store.archive_marks import find_archived
-from tests.unit.broker.brokers import Client, with_broker
+from tests.unit.broker.brokers import Client, until, with_broker
 
 LOOK, LIST, READ, MARK = 30_005, 30_006, 30_007, 30_008
 FIRST = f"{0:020}"
@@ -79,6 +79,7 @@ def test_the_bytes_of_files_are_given_and_of_the_log_those_that_are_visible(tmp_
             given += (await client.ask(READ, read_fields(f"commitlog/{file.path.name}"))).data
         assert 0 < visible <= len(given) <= store.dispatched <= store.log_files().end
         assert given == b"".join(bytes(file.view) for file in store.log_files().files)[: len(given)]
+        await until(lambda: store.dispatched == store.log_files().end)  # from now on no file changes
         for path in (f"consumequeue/orders/0/{FIRST}", "checkpoint", "abort"):
             assert (await client.ask(READ, read_fields(path))).data == (tmp_path / path).read_bytes()
         part = await client.ask(READ, read_fields(f"commitlog/{FIRST}", 1000, 10))

@@ -123,7 +123,6 @@ class Pops:
         """Messages became visible. Called by the store, in any thread."""
         self.polls.arrived(items)
         self.notifications.arrived(items)
-        self.revival.arrived(items)
 
     def figures(self) -> PopFigures:
         """How it is doing at this moment."""
