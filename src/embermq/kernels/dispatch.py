@@ -171,6 +171,8 @@ def _file(data: int, size: int, record: int, after: int, key: int, last: int) ->
     topic, topic_size = data + get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
     if _is_schedule(topic, topic_size):
         return SCHEDULED, 0, key
+    if get(record, RECORD_PROPERTIES_SIZE) == 0:  # neither tags nor keys
+        return DONE, 0, key
     begin = data + get(record, RECORD_PROPERTIES_AT)
     tags, tags_end, unique, unique_end, words, words_end, reason = _find_values(
         begin, begin + get(record, RECORD_PROPERTIES_SIZE)

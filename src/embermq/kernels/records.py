@@ -55,7 +55,7 @@ from embermq.kernels.columns import (
     UNFIT,
 )
 from embermq.kernels.compiling import Table, inlined, kernel, part, variable
-from embermq.kernels.crc import crc32
+from embermq.kernels.crc import crc32_copying
 from embermq.kernels.memory import (
     copy,
     fence,
@@ -83,7 +83,9 @@ _I32: Final = 2**31
 _LAST: Final = 2**63 - 1
 _MAX_V2_TOPIC_SIZE: Final = 0x7FFF
 _VALUE_END: Final = 2
-_PLACES: Final = (RECORD_BODY_AT, RECORD_TOPIC_AT, RECORD_PROPERTIES_AT)
+_DRAFT_SIZE: Final = DRAFT_WIDTH * 8  # bytes of a row
+_RECORD_SIZE: Final = RECORD_WIDTH * 8
+_BYTES_SIZE: Final = BYTES_WIDTH * 8
 
 
 @part
@@ -124,9 +126,9 @@ def _check_draft(draft: int, source_size: int, texts: int, texts_size: int, topi
 
 
 @part
-def _place(draft: int, record: int, topic: int, born_host: int, store_host: int, suffix_size: int) -> None:
-    """Say in `record` where the parts of `draft` go; they count from where the record begins."""
-    host_flags, body_at = 0, _HEAD_SIZE
+def _place(draft: int, record: int, topic: int, born_host: int, store_host: int, suffix_size: int, begin: int) -> int:
+    """Say in `record`, which begins at `begin`, where the parts of `draft` go; its size."""
+    host_flags, body_at = 0, begin + _HEAD_SIZE
     if get(born_host, BYTES_SIZE) == HOST_V6_SIZE:
         host_flags, body_at = host_flags | _BORN_V6, body_at + _LONGER
     if get(store_host, BYTES_SIZE) == HOST_V6_SIZE:
@@ -135,7 +137,8 @@ def _place(draft: int, record: int, topic: int, born_host: int, store_host: int,
     topic_at = body_at + body_size + (2 if topic_size > MAX_V1_TOPIC_SIZE else 1)
     properties_at = topic_at + topic_size + 2
     properties_size = get(draft, DRAFT_PROPERTIES_SIZE) + suffix_size
-    put(record, RECORD_SIZE, properties_at + properties_size)
+    size = properties_at + properties_size - begin
+    put(record, RECORD_SIZE, size)
     put(record, RECORD_TOPIC_AT, topic_at)
     put(record, RECORD_TOPIC_SIZE, topic_size)
     put(record, RECORD_QUEUE, get(draft, DRAFT_QUEUE))
@@ -146,6 +149,7 @@ def _place(draft: int, record: int, topic: int, born_host: int, store_host: int,
     put(record, RECORD_PROPERTIES_AT, properties_at)
     put(record, RECORD_PROPERTIES_SIZE, properties_size)
     put(record, RECORD_PREPARED_POSITION, get(draft, DRAFT_PREPARED_POSITION))
+    return size
 
 
 @part
@@ -160,10 +164,8 @@ def _write_host(to: int, host: int) -> int:
 
 
 @part
-def _write_head(draft: int, record: int, body: int, born_host: int, store_host: int, to: int) -> None:
-    """Write all that comes before the body, size and magic aside."""
-    body_size = get(record, RECORD_BODY_SIZE)
-    store_32(to + 8, crc32(body, body_size) & _CRC_MASK)
+def _write_head(draft: int, record: int, born_host: int, store_host: int, to: int) -> None:
+    """Write all that comes before the body; size, magic and checksum aside."""
     store_32(to + 12, get(draft, DRAFT_QUEUE))
     store_32(to + 16, get(draft, DRAFT_FLAG))
     store_64(to + 20, get(draft, DRAFT_OFFSET))
@@ -175,7 +177,7 @@ def _write_head(draft: int, record: int, body: int, born_host: int, store_host: 
     at = _write_host(at + 8, store_host)
     store_32(at, get(draft, DRAFT_RECONSUME_TIMES))
     store_64(at + 4, get(draft, DRAFT_PREPARED_POSITION))
-    store_32(at + 12, body_size)
+    store_32(at + 12, get(record, RECORD_BODY_SIZE))
 
 
 @part
@@ -187,29 +189,23 @@ def _write_frame(record: int, to: int) -> None:
 
 @part
 def _write_parts(
-    draft: int, record: int, source: int, texts: int, topic: int, suffix: int, suffix_size: int, to: int
+    draft: int, record: int, source: int, texts: int, topic: int, suffix: int, suffix_size: int, target: int, to: int
 ) -> None:
-    """Write body, topic and properties."""
-    copy(to + get(record, RECORD_BODY_AT), source + get(draft, DRAFT_BODY_AT), get(record, RECORD_BODY_SIZE))
-    topic_at, topic_size = to + get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
+    """Write body, with its checksum, topic and properties."""
+    body_at, body_size = target + get(record, RECORD_BODY_AT), get(record, RECORD_BODY_SIZE)
+    store_32(to + 8, crc32_copying(body_at, source + get(draft, DRAFT_BODY_AT), body_size) & _CRC_MASK)
+    topic_at, topic_size = target + get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
     if topic_size > MAX_V1_TOPIC_SIZE:
         store_16(topic_at - 2, topic_size)
     else:
         store_8(topic_at - 1, topic_size)
     copy(topic_at, get(topic, BYTES_ADDRESS), topic_size)
-    properties_at, own_size = to + get(record, RECORD_PROPERTIES_AT), get(draft, DRAFT_PROPERTIES_SIZE)
+    properties_at, own_size = target + get(record, RECORD_PROPERTIES_AT), get(draft, DRAFT_PROPERTIES_SIZE)
     store_16(properties_at - 2, get(record, RECORD_PROPERTIES_SIZE))
-    copy(properties_at, texts + get(draft, DRAFT_PROPERTIES_AT), own_size)
-    copy(properties_at + own_size, suffix, suffix_size)
-
-
-@inlined
-def _find_names(draft: int, topics: Table, hosts: Table) -> tuple[int, int]:
-    """The rows of a draft's topic and born host; 0 and 0 if there are no such rows."""
-    topic, host = get(draft, DRAFT_TOPIC), get(draft, DRAFT_BORN_HOST)
-    if not (0 <= topic < topics.shape[0] and 0 <= host < hosts.shape[0]):
-        return 0, 0
-    return row_at(topics, topic), row_at(hosts, host)
+    if own_size:
+        copy(properties_at, texts + get(draft, DRAFT_PROPERTIES_AT), own_size)
+    if suffix_size:
+        copy(properties_at + own_size, suffix, suffix_size)
 
 
 @inlined
@@ -263,19 +259,22 @@ def encode_records(
         return 0, 0, MISUSED
     if not 0 <= position <= _LAST - target_size:
         return 0, 0, MISUSED
-    own_host, used, number = row_at(hosts, store_host), variable(0), variable(0)
-    reason = variable(DONE)
-    while number < drafts.shape[0]:
-        draft, record = row_at(drafts, number), row_at(records, number)
-        topic, born_host = _find_names(draft, topics, hosts)
-        if topic == 0 or not _is_host(born_host):
+    draft, record, own_host = row_at(drafts, 0), row_at(records, 0), row_at(hosts, store_host)
+    first_topic, topic_count, first_host, host_count = row_at(topics, 0), len(topics), row_at(hosts, 0), len(hosts)
+    count, used, number, reason = len(drafts), variable(0), variable(0), variable(DONE)
+    while number < count:
+        topic_number, host_number = get(draft, DRAFT_TOPIC), get(draft, DRAFT_BORN_HOST)
+        if not (0 <= topic_number < topic_count and 0 <= host_number < host_count):
+            reason = OUTSIDE
+            break
+        topic, born_host = first_topic + topic_number * _BYTES_SIZE, first_host + host_number * _BYTES_SIZE
+        if not _is_host(born_host):
             reason = OUTSIDE
             break
         reason = _check_draft(draft, source_size, texts, texts_size, topic, suffix_size)
         if reason != DONE:
             break
-        _place(draft, record, topic, born_host, own_host, suffix_size)
-        size = get(record, RECORD_SIZE)
+        size = _place(draft, record, topic, born_host, own_host, suffix_size, used)
         if size > target_size - used:
             reason = FULL
             break
@@ -284,12 +283,11 @@ def encode_records(
         to = target + used
         if number > 0:
             _write_frame(record, to)
-        _write_head(draft, record, source + get(draft, DRAFT_BODY_AT), born_host, own_host, to)
-        _write_parts(draft, record, source, texts, topic, suffix, suffix_size, to)
-        for column in _PLACES:  # from now on they count from where the memory begins
-            put(record, column, get(record, column) + used)
+        _write_head(draft, record, born_host, own_host, to)
+        _write_parts(draft, record, source, texts, topic, suffix, suffix_size, target, to)
         used += size
         number += 1
+        draft, record = draft + _DRAFT_SIZE, record + _RECORD_SIZE
     if number > 0:
         fence()
         _write_frame(row_at(records, 0), target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import zlib
+from ctypes import string_at
 from random import Random
 
 import numpy as np
@@ -26,7 +27,7 @@ from embermq.kernels.columns import (
     RUN_WIDTH,
 )
 from embermq.kernels.compiling import Table
-from embermq.kernels.crc import crc32, crc32_by_tables
+from embermq.kernels.crc import crc32, crc32_by_tables, crc32_copying
 from embermq.kernels.dispatch import find_codes_and_keys
 from embermq.kernels.index_rows import put_index
 from embermq.kernels.memory import find_byte
@@ -68,6 +69,9 @@ class Rounds:
         for last in (False, True):
             address = self._memories[0].place(data, last=last)
             assert crc32(address, len(data)) == crc32_by_tables(address, len(data)) == zlib.crc32(data)
+            target = self._memories[1].place(bytes(len(data)), last=last)
+            assert crc32_copying(target, address, len(data)) == zlib.crc32(data)
+            assert string_at(target, len(data)) == data
             hash_text(address, len(data), 0)
             find_byte(address, address + len(data), 0x02)
 

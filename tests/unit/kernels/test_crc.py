@@ -7,21 +7,32 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
+from ctypes import string_at
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from embermq.kernels.crc import LANES, crc32, crc32_by_tables
+from embermq.kernels.crc import LANES, crc32, crc32_by_tables, crc32_copying
 from embermq.kernels.memory import address_of
 from tests.unit.kernels.kernel_builders import CASES, run_cases
 
 ROOT = Path(__file__).parents[3]
 DATA = Random(5).randbytes(70_000)
-METHODS = pytest.mark.parametrize("method", [crc32, crc32_by_tables], ids=["crc32", "crc32_by_tables"])
 PROCESSOR = set(Path("/proc/cpuinfo").read_text().split())
 NEEDS_CARRYLESS = pytest.mark.skipif("pclmulqdq" not in PROCESSOR, reason="this processor has no PCLMULQDQ")
 Method = Callable[[int, int], int]
+
+
+def copied(address: int, size: int) -> int:
+    """By the kernel that copies, which must copy these bytes and touch no others."""
+    memory = bytearray(b"." * (size + 2))
+    found = crc32_copying(address_of(memory) + 1, address, size)
+    assert bytes(memory) == b"." + string_at(address, size) + b"."
+    return found
+
+
+METHODS = pytest.mark.parametrize("method", [crc32, crc32_by_tables, copied])
 
 
 @METHODS
@@ -58,7 +69,11 @@ def test_what_numba_may_not_use_is_not_used(tmp_path: Path, features: str, lanes
     script = (
         "import zlib; from embermq.kernels.crc import *; from embermq.kernels.memory import address_of\n"
         f"data = bytes(range(256)) * 5; assert LANES == {lanes}\n"
-        "for size in range(len(data)): assert crc32(address_of(data), size) == zlib.crc32(data[:size])\n"
+        "for size in range(len(data)):\n"
+        "    copied = bytearray(size + 1); wanted = zlib.crc32(data[:size])\n"
+        "    assert crc32(address_of(data), size) == wanted\n"
+        "    assert crc32_copying(address_of(copied), address_of(data), size) == wanted\n"
+        "    assert copied == data[:size] + bytes(1)\n"
         "print('right')\n"
     )
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
