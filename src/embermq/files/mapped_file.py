@@ -350,7 +350,7 @@ class MappedFile(FileMap):
     def warm(self, begin: int, end: int) -> None:
         """Make [begin, end) ready for appends, as far as the disk has space.
 
-        Its pages come into memory, or zeros if it is firmed, onto the disk if it is staged. Raises SyncFailed.
+        It gets zeros if it is firmed, onto the disk if it is staged; else its pages are mapped. Raises SyncFailed.
         """
         if self.acquire():
             try:
@@ -358,7 +358,7 @@ class MappedFile(FileMap):
                     self.reserve(end)
                 if self._firming is not None:
                     self._firm(self._firming, end)
-                elif self._is_direct:
+                if self._is_direct:
                     memory.populate(self._map, begin, min(end, self._mapped_end))
             except SyncFailed as error:
                 self.seal(error.cause)
