@@ -136,8 +136,10 @@ class MappedFile(FileMap):
         A mapped write to space the disk does not have would kill the process (SIGBUS), so
         every write comes after this. Raises OSError (ENOSPC) with nothing changed.
         """
-        if end > self._reserving.end:
-            self._reserving.reserve(end)
+        begin = self._reserving.end
+        if end > begin:
+            if self._reserving.reserve(end):  # of zeros, no page is to be mapped by itself
+                memory.populate(self._map, begin, self._reserving.end)
             self._find_mapped_end()
 
     def append(self, data: bytes | bytearray | memoryview, *, head: int = 0) -> int:
@@ -366,8 +368,13 @@ class MappedFile(FileMap):
             finally:
                 self.release()
 
+    def fill_steps(self) -> None:
+        """Have zeros written into disk space that is got from now on, but for the first step: see Reserving."""
+        self._reserving.is_filled = True
+
     def advise_random(self) -> None:
-        """Tell the kernel not to read ahead, so that the file is kept in single pages."""
+        """Tell the kernel not to read ahead, so that the file is kept in single pages or in what is filled at once."""
+        self.fill_steps()
         self._map.madvise(mmap.MADV_RANDOM)
         self._is_random = True
         self._find_mapped_end()

@@ -68,6 +68,7 @@ class IndexFile:
         if (found := path.stat().st_size) != size:
             raise WrongFileSize(path, found=found, expected=size)
         mapped = MappedFile.open(path, size, start=0, read_only=read_only, reserve_step=RESERVE_STEP)
+        mapped.fill_steps()
         file = cls(mapped, slots=slots, entries=entries)
         try:
             file._check_header()
@@ -88,6 +89,7 @@ class IndexFile:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
+        mapped.fill_steps()
         file = cls(mapped, slots=slots, entries=entries)
         # Until something is put, a file says where the one before it ended, as RocketMQ's does.
         time, position = after.end_time, after.end_position
