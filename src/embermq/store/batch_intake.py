@@ -17,11 +17,13 @@ from embermq.kernels.placing import QUEUES_WIDTH
 from embermq.log.queue_table import QueueTable
 from embermq.log.table_append import DraftTable
 from embermq.model.flags import SysFlag
-from embermq.model.message import Message
+from embermq.model.message import NO_PROPERTIES, Message
 from embermq.model.message_batch import MessageBatch
 from embermq.store.intake import Intake, Target
 
 _STORE_HOST = 0  # the only host there is
+_NOTHING = b"\0"
+_NOWHERE = address_of(_NOTHING)  # where nothing is read
 
 
 class _Topic(NamedTuple):
@@ -45,19 +47,24 @@ class BatchIntake:
 
     def table(self, batch: MessageBatch, born_time: int) -> DraftTable:
         """The drafts of a batch. Raises a RequestError; then nothing changed."""
-        properties = self._intake.properties(Message(batch.topic, b"", batch.tags, properties=batch.properties))
+        texts, texts_at = self._texts(batch)
         target = self._intake.target(batch.topic)
         drafts = self._take_drafts(len(batch))
         size = self._place_bodies(batch, drafts)
         queue, queues = self._choose_queues(batch, target)
-        share_out(drafts, queue, queues, len(properties), born_time, self._flags)
-        texts = properties or b"\0"
+        share_out(drafts, queue, queues, len(texts), born_time, self._flags)
         topic = self._topic_of(target)
         return DraftTable(
-            drafts, address_of(batch.bodies), size, address_of(texts), len(properties),
-            size + len(batch) * len(properties), topic.names.rows, topic.queues, self._hosts.rows, _STORE_HOST, b"",
-            kept=(batch, texts),
+            drafts, address_of(batch.bodies), size, texts_at, len(texts), size + len(batch) * len(texts),
+            topic.names.rows, topic.queues, self._hosts.rows, _STORE_HOST, b"", kept=(batch, texts),
         )  # fmt: skip
+
+    def _texts(self, batch: MessageBatch) -> tuple[bytes, int]:
+        """The properties of each message, and where they are."""
+        if not batch.tags and batch.properties is NO_PROPERTIES:
+            return b"", _NOWHERE
+        texts = self._intake.properties(Message(batch.topic, b"", batch.tags, properties=batch.properties))
+        return texts, address_of(texts) if texts else _NOWHERE
 
     def _take_drafts(self, count: int) -> Table:
         """Memory for so many drafts; what is never written to stays zero."""

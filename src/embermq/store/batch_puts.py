@@ -26,24 +26,31 @@ class BatchPuts:
         self._intake = intake
         self._writer = writer
         self._clock = clock
-        self._tables: BatchIntake | None = None
+        self._tables: BatchIntake | None = None  # once kernels are there
+        self._largest_body = 0
 
     def can_put(self, batch: MessageBatch, settings: StoreSettings) -> bool:
         """Whether kernels put this batch as plain code would."""
-        if not len(batch) or not loading.is_loaded() or settings.property_crc:
+        if not len(batch) or settings.property_crc or (self._tables is None and not self._load()):
             return False
-        from embermq.log.table_append import largest_body
-
-        if settings.max_message_size > largest_body(self._parts.commit_log.chain.file_size):
+        if settings.max_message_size > self._largest_body:
             return False
         return batch.topic != SCHEDULE_TOPIC and not is_light_queue(batch.topic)
 
     def put(self, batch: MessageBatch) -> Receipts:
-        """Store it, all or nothing. Raises as `Store.put_many` does."""
+        """Store it, all or nothing; see `can_put` before. Raises as `Store.put_many` does."""
+        tables, born_time = self._tables, self._clock.now_ms()
+        assert tables is not None
+        return self._writer.put_table(batch.topic, lambda: tables.table(batch, born_time))
+
+    def _load(self) -> bool:
+        """Get what is only there where kernels are, once: an import costs as much as ten messages."""
+        if not loading.is_loaded():
+            return False
+        from embermq.log.table_append import largest_body
         from embermq.store.batch_intake import BatchIntake
 
-        born_time = self._clock.now_ms()
-        if self._tables is None:
-            self._tables = BatchIntake(self._intake, self._parts.offsets.table, self._parts.commit_log.store_host)
-        tables = self._tables
-        return self._writer.put_table(batch.topic, lambda: tables.table(batch, born_time))
+        commit_log = self._parts.commit_log
+        self._largest_body = largest_body(commit_log.chain.file_size)
+        self._tables = BatchIntake(self._intake, self._parts.offsets.table, commit_log.store_host)
+        return True
