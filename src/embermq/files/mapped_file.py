@@ -410,7 +410,7 @@ class MappedFile(FileMap):
             self._mapped_end = end
 
     def _firm(self, firming: Firming, end: int) -> None:
-        is_changed = firming.advance(end, self._reserving.end)
+        is_changed = firming.advance(end, self._reserving.end, unsynced=self.written - self.flushed)
         if is_changed and self._staging is not None:
             firming.sync()
         self._find_mapped_end()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from embermq.errors import FileSealed, SyncFailed
-from embermq.files.firming import PIECE, Firming
+from embermq.files.firming import LARGE_PIECE, PIECE, Firming
 from embermq.files.mapped_file import MappedFile
 from embermq.files.staging import ChunkPool
 from tests.unit.files.mapped_files import count_syncs
@@ -120,6 +120,26 @@ def test_an_append_that_is_ahead_of_the_zeros_writes_no_more_of_them_than_it_nee
     assert data_end(path) <= PIECE
     file.append(b"y" * PIECE)
     assert path.read_bytes() == (b"x" + b"y" * PIECE).ljust(SIZE, b"\0")
+
+
+@pytest.mark.parametrize(("appended", "piece"), [(1, PIECE), (LARGE_PIECE, PIECE), (2 * LARGE_PIECE, LARGE_PIECE)])
+def test_zeros_come_in_large_pieces_where_much_is_appended_between_two_syncs(
+    path: Path, monkeypatch: pytest.MonkeyPatch, appended: int, piece: int
+) -> None:
+    file = MappedFile.open(path, 16 * LARGE_PIECE, is_firmed=True)
+    file.append(bytes(LARGE_PIECE))
+    file.flush()
+    file.append(bytes(appended))
+    sizes: list[int] = []
+    real = os.pwrite
+
+    def write(descriptor: int, data: memoryview, at: int) -> int:
+        sizes.append(len(data))
+        return real(descriptor, data, at)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    file.warm(file.written, file.written + 4 * LARGE_PIECE)
+    assert max(sizes) == piece
 
 
 def test_where_zeros_cannot_be_written_appends_go_on_and_it_is_logged(
