@@ -218,6 +218,7 @@ class FastSends:
             received.keep(numbers[known.FREE_AT])
             self._shares = [Share(*each) for each in serving.shares(peers)]
             self._finish_served(pieces or [])
+        assert end > first, f"no room to receive from a peer in {received.size} bytes"
         return end
 
     def _count_served(self) -> None:
