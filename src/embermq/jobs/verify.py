@@ -110,13 +110,14 @@ class _Job:
         tasks = [self._task(begin, end, outline) for begin, end in ranges]
         more = [VerifyTask(str(check.root), self._log_paths, chains_of=file) for file in outline or ()]
         self._progress.begin("log", sum(end - begin for begin, end in ranges))
-        results = self._runner.run(verify_part, [*tasks, *more], self._progress.add)
-        parts = self._chain(tasks, [result for result in results[: len(tasks)] if isinstance(result, PartVerdict)])
+        # A file of the index takes longer than a range of the log, so these come first.
+        results = self._runner.run(verify_part, [*more, *tasks], self._progress.add)
+        parts = self._chain(tasks, [result for result in results if isinstance(result, PartVerdict)])
         for part in parts:
             check.log.absorb(part.log)
             check.queues.absorb(part.queues)
         total = sum(file.entry_count for file in outline or ())
-        if outline is not None and all(results[len(tasks) :]) and _covers([part.span for part in parts], total):
+        if outline is not None and all(results[: len(more)]) and _covers([part.span for part in parts], total):
             index = check.open_index()
             index.accept()
         else:

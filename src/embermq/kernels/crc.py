@@ -4,7 +4,8 @@ Where the processor multiplies without carries (x86-64 with PCLMULQDQ), lanes of
 polynomial over two elements, and each lane is moved ahead by a multiplication with the remainder of a power of x, until
 64 bits are left to be divided by the polynomial (Barrett's way). Four lanes at a time take 64 bytes; where one
 instruction multiplies four lanes (VPCLMULQDQ with AVX-512), eight take 128, more than twice as fast. What is shorter
-than that, and every other processor, takes eight bytes at a time through eight tables.
+than that is folded lane by lane; what is shorter than a lane, and everything on any other processor, goes through eight
+tables, eight bytes at a time.
 
 `crc32_copying` copies the bytes on the way. Both together took 57 ns for 1 KiB to memory that is in no cache, where
 the checksum and libc's copy took 84, one after the other, and the copy alone 82.
@@ -44,6 +45,7 @@ LANES: Final = _count_lanes(set(cpu_target.target_context.codegen().magic_tuple(
 _I32: Final = ir.IntType(32)
 _I64: Final = ir.IntType(64)
 _LANE: Final = ir.VectorType(_I64, 2)
+_WIDE: Final = ir.IntType(128)  # a lane as one number
 
 
 def _make_tables() -> Table:
@@ -144,6 +146,35 @@ class _Folding:
         numbers = [ir.Constant(ir.VectorType(_I32, 2), (2 * lane, 2 * lane + 1)) for lane in range(self._lanes)]
         return [self._builder.shuffle_vector(value, value, pair) for pair in numbers]
 
+    def finish(self, value: Any, address: Any, done: Any, size: Any, target: Any = None) -> Any:
+        """What is left behind all `size` bytes, of which `done`, a multiple of 16, are folded into the lane `value`.
+
+        Whole lanes are stored at `target`, if there is one.
+        """
+        builder, last = self._builder, cgutils.alloca_once_value(self._builder, value)
+        rest, whole = builder.and_(size, _I64(_LANE_SIZE - 1)), builder.and_(size, _I64(-_LANE_SIZE))
+        with cgutils.for_range_slice(builder, done, whole, _I64(_LANE_SIZE), intp=_I64) as (at, _number):
+            builder.store(self.fold(builder.load(last), self.BY_LANE, self.load(address, at, target)), last)
+        with builder.if_then(builder.icmp_unsigned("!=", rest, _I64(0))):
+            builder.store(self._append(builder.load(last), address, size, rest), last)
+        return builder.zext(self.reduce(builder.load(last)), _I64)
+
+    def _append(self, value: Any, address: Any, size: Any, rest: Any) -> Any:
+        """The lane `value` and the last `rest` bytes, 1 to 15, as one lane: the first bytes of `value` are folded."""
+        builder = self._builder
+        behind = builder.load(builder.inttoptr(self._before(address, size), _WIDE.as_pointer()), align=1, typ=_WIDE)
+        value = builder.bitcast(value, _WIDE)
+        bits = builder.zext(builder.shl(rest, _I64(3)), _WIDE)
+        others = builder.sub(_WIDE(8 * _LANE_SIZE), bits)
+        first = builder.bitcast(builder.shl(value, others), _LANE)
+        kept = builder.lshr(value, bits)
+        new = builder.shl(builder.lshr(behind, others), others)
+        return self.fold(first, self.BY_LANE, builder.bitcast(builder.or_(kept, new), _LANE))
+
+    def _before(self, address: Any, size: Any) -> Any:
+        """Where the last 16 bytes begin."""
+        return self._builder.sub(self._builder.add(address, size), _I64(_LANE_SIZE))
+
     def shift(self, value: Any, count: int) -> Any:
         """A lane without its first `count` bytes."""
         kind = ir.VectorType(ir.IntType(8), 16)
@@ -167,7 +198,7 @@ def _step_of(lanes: int) -> int:
 
 
 def _write_fold(builder: Any, lanes: int, state: Any, address: Any, size: Any, target: Any = None) -> Any:
-    """The state behind `size` more bytes: at least one step, and a multiple of 16. They are copied to a `target`."""
+    """The state behind `size` more bytes: at least one step. All whole lanes are copied to a `target`."""
     size_of_vector, step = lanes * _LANE_SIZE, _step_of(lanes)
     wide, single = _Folding(builder, lanes), _Folding(builder, 1)
     places = [_I64(number * size_of_vector) for number in range(_VECTORS[lanes])]
@@ -182,16 +213,23 @@ def _write_fold(builder: Any, lanes: int, state: Any, address: Any, size: Any, t
     value, *others = [lane for vector in kept for lane in wide.lanes_of(builder.load(vector))]
     for other in others:
         value = single.fold(value, single.BY_LANE, other)
-    last = cgutils.alloca_once_value(builder, value)
-    with cgutils.for_range_slice(builder, whole, size, _I64(_LANE_SIZE), intp=_I64) as (at, _number):
-        more = single.load(address, at, target)
-        builder.store(single.fold(builder.load(last), single.BY_LANE, more), last)
-    return builder.zext(single.reduce(builder.load(last)), _I64)
+    return single.finish(value, address, whole, size, target)
+
+
+def _fold_steps(_: Any, state: Any, address: Any, size: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _write_fold(builder, LANES, *arguments)
+
+    return types.int64(types.int64, types.int64, types.int64), generate
 
 
 def _fold_lanes(_: Any, state: Any, address: Any, size: Any) -> Any:
+    """The state behind `size` more bytes: at least 16."""
+
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _write_fold(builder, LANES, *arguments)
+        state, address, size = arguments
+        single = _Folding(builder, 1)
+        return single.finish(single.begin_with(single.load(address, _I64(0)), state), address, _I64(_LANE_SIZE), size)
 
     return types.int64(types.int64, types.int64, types.int64), generate
 
@@ -204,28 +242,29 @@ def _fold_copying(_: Any, state: Any, address: Any, size: Any, target: Any) -> A
 
 
 if LANES:
-    _fold = cast("Callable[[int, int, int], int]", intrinsic(_fold_lanes))
+    _fold_all = cast("Callable[[int, int, int], int]", intrinsic(_fold_steps))
+    _fold_few = cast("Callable[[int, int, int], int]", intrinsic(_fold_lanes))
     _fold_and_copy = cast("Callable[[int, int, int, int], int]", intrinsic(_fold_copying))
     _STEP: Final = _step_of(LANES)
 
     @kernel("int64(int64, int64)")
     def crc32(address: int, size: int) -> int:
         """The CRC-32 of `size` bytes."""
-        state, folded = _ALL, 0
         if size >= _STEP:
-            folded = size & -_LANE_SIZE
-            state = _fold(state, address, folded)
-        return _go_on(state, address + folded, size - folded) ^ _ALL
+            return _fold_all(_ALL, address, size) ^ _ALL
+        if size >= _LANE_SIZE:
+            return _fold_few(_ALL, address, size) ^ _ALL
+        return _go_on(_ALL, address, size) ^ _ALL
 
     @kernel("int64(int64, int64, int64)")
     def crc32_copying(target: int, address: int, size: int) -> int:
         """The CRC-32 of `size` bytes, which are copied to `target`; the two do not overlap."""
-        state, folded = _ALL, 0
-        if size >= _STEP:
-            folded = size & -_LANE_SIZE
-            state = _fold_and_copy(state, address, folded, target)
+        if size < _STEP:
+            copy(target, address, size)
+            return crc32(address, size)
+        folded = size & -_LANE_SIZE
         copy(target + folded, address + folded, size - folded)
-        return _go_on(state, address + folded, size - folded) ^ _ALL
+        return _fold_and_copy(_ALL, address, size, target) ^ _ALL
 
 else:
     crc32 = crc32_by_tables

@@ -187,16 +187,23 @@ def _put(_: Any, row: Any, column: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-def _match_lanes(_: Any, address: Any, byte: Any) -> Any:
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        kind = ir.VectorType(_BYTE, _LANES)
-        found = builder.load(_pointer(builder, arguments[0], kind), align=1, typ=kind)
-        wanted = builder.insert_element(ir.Constant(kind, ir.Undefined), builder.trunc(arguments[1], _BYTE), _I32(0))
-        wanted = builder.shuffle_vector(wanted, wanted, ir.Constant(ir.VectorType(_I32, _LANES), [0] * _LANES))
-        bits = builder.bitcast(builder.icmp_unsigned("==", found, wanted), ir.IntType(_LANES))
-        return builder.cttz(builder.zext(bits, _I64), ir.IntType(1)(0))  # 64 if there is none
+def _make_match(lanes: int) -> Callable[[int, int], int]:
+    """What finds a byte among so many at an address: its number, 64 if it is not there."""
+    kind = ir.VectorType(_BYTE, lanes)
 
-    return types.int64(types.int64, types.int64), generate
+    def match(_: Any, address: Any, byte: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            found = builder.load(_pointer(builder, arguments[0], kind), align=1, typ=kind)
+            wanted = builder.insert_element(
+                ir.Constant(kind, ir.Undefined), builder.trunc(arguments[1], _BYTE), _I32(0)
+            )
+            wanted = builder.shuffle_vector(wanted, wanted, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
+            bits = builder.bitcast(builder.icmp_unsigned("==", found, wanted), ir.IntType(lanes))
+            return builder.cttz(builder.zext(bits, _I64), ir.IntType(1)(0))
+
+        return types.int64(types.int64, types.int64), generate
+
+    return cast("Callable[[int, int], int]", intrinsic(match))
 
 
 copy = cast("Callable[[int, int, int], None]", intrinsic(_copy))  # to, from, size; the two do not overlap
@@ -207,7 +214,8 @@ prefetch = cast("Callable[[int], None]", intrinsic(_prefetch))  # a hint; the ad
 row_at = cast("Callable[[Table, int], int]", intrinsic(_row_at))
 get = cast("Callable[[int, int], int]", intrinsic(_get))
 put = cast("Callable[[int, int, int], None]", intrinsic(_put))
-_match = cast("Callable[[int, int], int]", intrinsic(_match_lanes))
+_match = _make_match(_LANES)
+_match_half = _make_match(_LANES // 2)
 
 
 @kernel("boolean(int64, int64, int64)")
@@ -225,6 +233,14 @@ def find_byte(begin: int, end: int, byte: int) -> int:
         if found < _LANES:
             return at + found
         at += _LANES
+    if end - begin >= _LANES // 2:  # of what is left, those before it are looked at once more
+        while at < end:
+            at = min(at, end - _LANES // 2)
+            found = _match_half(at, byte)
+            if found < _LANES // 2:
+                return at + found
+            at += _LANES // 2
+        return end
     while at < end:
         if load_u8(at) == byte:
             return at
@@ -236,10 +252,12 @@ def find_byte(begin: int, end: int, byte: int) -> int:
 def is_same(left: int, right: int, size: int) -> bool:
     """Whether the `size` bytes at two addresses are the same."""
     at = 0
-    while size - at >= 8:
-        if load_i64(left + at) != load_i64(right + at):
-            return False
-        at += 8
+    if size >= 8:
+        while size - at > 8:
+            if load_i64(left + at) != load_i64(right + at):
+                return False
+            at += 8
+        return load_i64(left + size - 8) == load_i64(right + size - 8)  # some of them perhaps once more
     while at < size:
         if load_u8(left + at) != load_u8(right + at):
             return False

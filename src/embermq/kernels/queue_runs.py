@@ -42,17 +42,17 @@ _RUN_SIZE: Final = RUN_WIDTH * 8  # bytes of a row
 _MIX: Final = 0x9E37_79B9_7F4A_7C15 - 2**64  # an odd number with its bits well spread
 
 
-@part
-def _mix(topic: int, size: int, queue: int) -> int:
-    """A number for a topic and a queue to look them up by."""
+@kernel("int64(int64, int64, int64)")
+def mix_place(topic: int, size: int, queue: int) -> int:
+    """A number for a topic, the `size` bytes at an address, and a queue, to look them up by."""
     value = queue * _MIX + size
-    at = 0
-    while size - at >= 8:
+    if size < 8:
+        for index in range(size):
+            value = (value ^ load_u8(topic + index)) * _MIX
+        return value ^ value >> 32
+    for at in range(0, size - 8, 8):
         value = (value ^ load_i64(topic + at)) * _MIX
-        at += 8
-    while at < size:
-        value = (value ^ load_u8(topic + at)) * _MIX
-        at += 1
+    value = (value ^ load_i64(topic + size - 8)) * _MIX  # some bytes of it perhaps once more
     return value ^ value >> 32
 
 
@@ -64,7 +64,7 @@ def _find_run(data: int, record: int, runs: int, count: int, places: int, room: 
     """
     topic_at, topic_size = get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
     queue = get(record, RECORD_QUEUE)
-    place = _mix(data + topic_at, topic_size, queue) & (room - 1)
+    place = mix_place(data + topic_at, topic_size, queue) & (room - 1)
     while get(places, place) >= 0:
         run = runs + get(places, place) * _RUN_SIZE
         if (

@@ -21,7 +21,7 @@ from embermq.kernels.columns import (
 from embermq.kernels.compiling import Table, kernel, part
 from embermq.kernels.crc import crc32
 from embermq.kernels.memory import find_byte, fits, get, load_i64, load_u8, row_at
-from embermq.kernels.text import hash_text
+from embermq.kernels.scanning import is_utf8
 from embermq.model.properties import PROPERTY_CRC
 from embermq.model.topic import MAX_FILE_NAME_SIZE
 
@@ -131,7 +131,8 @@ def count_faultless(data: int, size: int, position: int, records: Table) -> int:
         properties, properties_size = data + get(record, RECORD_PROPERTIES_AT), get(record, RECORD_PROPERTIES_SIZE)
         if properties_size == 0:
             continue
-        if load_u8(properties + properties_size - 1) == 0 or hash_text(properties, properties_size, 0) < 0:
+        end = properties + properties_size
+        if load_u8(end - 1) == 0 or not is_utf8(properties, end, data + size):
             return number
         at = data + get(record, RECORD_POSITION) - position
         if _names_crc(properties, properties_size) and not _has_right_crc(at, get(record, RECORD_SIZE)):

@@ -82,9 +82,12 @@ class Entries(Generic[E]):
         """Confirm the entries of these records; returns those that do not fit."""
         raise NotImplementedError
 
-    def match_run(self, offset: int, entries: bytes) -> bool:
-        """Confirm the entries from `offset` on if they are, to the byte, these of a simple queue; else none."""
-        return False
+    def window_at(self, index: int) -> tuple[memoryview, int]:
+        """The entries of a simple queue in the file that has a place for the one with this number, and the first one's.
+
+        None at all where there is no such file.
+        """
+        return memoryview(b""), 0
 
     def hidden(self, first: int, last: int) -> list[Hidden]:
         """The messages of the entries with these numbers and all between, as far as it is known which they are."""
@@ -156,10 +159,10 @@ class Entries(Generic[E]):
         at = place - segment.start
         return (segment, at) if at < self._file_size else None
 
-    def _confirm(self, begin: int, end: int, *, position: int, offset: int) -> None:
+    def confirm(self, begin: int, end: int, *, position: int, offset: int) -> None:
         """The entries [begin, end) fit; position and offset are those of the first one's record."""
         self.confirmed.add(begin, end)
-        if self._first is None:
+        if self._first is None or position < self._first[0]:
             self._first = position, offset
 
 
@@ -202,7 +205,7 @@ class SimpleEntries(Entries[QueueEntry]):
             index = item.offset if 0 <= item.offset < _END_OF_OFFSETS else NO_INDEX
             entry = self.read(index)
             if entry is not None and entry[:2] == (item.position, item.size) and self._fits(entry.tags_code, item):
-                self._confirm(index, index + 1, position=item.position, offset=item.offset)
+                self.confirm(index, index + 1, position=item.position, offset=item.offset)
             else:
                 unmatched.append((index, item.position))
         return unmatched
@@ -237,21 +240,30 @@ class SimpleEntries(Entries[QueueEntry]):
         first, last = items[0].offset, items[-1].offset
         if last - first != len(items) - 1 or [item.offset for item in items] != list(range(first, last + 1)):
             return False
-        pack = ENTRY.pack
-        return self.match_run(first, b"".join([pack(item.position, item.size, item.tags_code) for item in items]))
-
-    def match_run(self, offset: int, entries: bytes) -> bool:
-        end = offset + len(entries) // ENTRY.size
-        if not 0 <= offset < _END_OF_OFFSETS:
+        if not 0 <= first < _END_OF_OFFSETS:
             return False
-        found = self._locate(offset)
-        if found is None or self._locate(end - 1) is None:
+        found = self._locate(first)
+        if found is None or self._locate(last) is None:
             return False
         segment, at = found
+        pack = ENTRY.pack
+        entries = b"".join([pack(item.position, item.size, item.tags_code) for item in items])
         if bytes(self._views.of(segment.path)[at : at + len(entries)]) != entries:
             return False
-        self._confirm(offset, end, position=ENTRY.unpack_from(entries)[0], offset=offset)
+        self.confirm(first, last + 1, position=items[0].position, offset=first)
         return True
+
+    def window_at(self, index: int) -> tuple[memoryview, int]:
+        found = self._locate(index)
+        if found is None:
+            return super().window_at(index)
+        segment, _ = found
+        first, odd = divmod(segment.start, ENTRY.size)
+        following = bisect_right(self._starts, segment.start)
+        size = self._file_size
+        if following < len(self._starts):
+            size = min(size, self._starts[following] - segment.start)
+        return (self._views.of(segment.path)[:size], first) if not odd else super().window_at(index)
 
     def _fits(self, code: int, item: Placed) -> bool:
         if code == item.tags_code:
@@ -301,7 +313,7 @@ class BatchEntries(Entries[BatchEntry]):
             if index == NO_INDEX or not self._fits(index, item):
                 unmatched.append((index, item.position))
             else:
-                self._confirm(index, index + 1, position=item.position, offset=item.offset)
+                self.confirm(index, index + 1, position=item.position, offset=item.offset)
         return unmatched
 
     def hidden(self, first: int, last: int) -> list[Hidden]:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from embermq.files.paths import file_name
 from embermq.store.verify_damage import DamageKind, DamageList, Hidden, Ranges
 
-_MOST_MAPPED: Final = 256  # files at a time; each takes a descriptor
+MOST_MAPPED: Final = 256  # files at a time; each takes a descriptor
 _CHUNK: Final = 1 << 20
 _SMALL_CHUNK: Final = 1 << 12
 _ZEROS: Final = bytes(_CHUNK)
@@ -48,7 +48,7 @@ class Views:
         view = self._views.get(path)
         if view is None:
             view = self._views[path] = self._open(path)
-            if len(self._views) > _MOST_MAPPED:
+            if len(self._views) > MOST_MAPPED:
                 self._views.popitem(last=False)  # the map goes when nobody looks at it any more
         else:
             self._views.move_to_end(path)
@@ -186,12 +186,15 @@ def find_nonzero(view: memoryview, path: Path, begin: int) -> int | None:
 
 def find_used(view: memoryview, path: Path, begin: int) -> int:
     """The end of the last byte from `begin` on that is not zero; `begin` if there is none."""
+    size = _SMALL_CHUNK  # and growing, because mostly the end is near
     for first, last in reversed(list(_iter_data(path, begin, len(view)))):
-        for end in range(last, first, -_CHUNK):
-            start = max(first, end - _CHUNK)
+        end = last
+        while end > first:
+            start = max(first, end - size)
             chunk = bytes(view[start:end])
             if chunk != _ZEROS[: len(chunk)]:
                 return start + len(chunk.rstrip(b"\0"))
+            end, size = start, min(size * 4, _CHUNK)
     return begin
 
 

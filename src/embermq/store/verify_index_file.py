@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from embermq.format.index_entry import ENTRY, FIRST_ENTRY, SLOT, decode_index_header, entry_at, slot_at
+from embermq.format.index_entry import ENTRY, FIRST_ENTRY, decode_index_header, entry_at, slot_at
 from embermq.log.index_file import MAX_SECONDS
 from embermq.store.verify_damage import DamageKind, DamageList, Hidden
 
@@ -58,7 +59,6 @@ class IndexEntries:
         self._damage = damage
         self._header = decode_index_header(facts.view)
         self._end = self._find_end()
-        self._newest = array("i", bytes(SLOT.size * facts.slots))  # of each slot, so far
         self._number = FIRST_ENTRY
         self.count = self._end - FIRST_ENTRY
         self.entry = self._read(FIRST_ENTRY) if self.count else _NOTHING
@@ -68,6 +68,11 @@ class IndexEntries:
         self._begin_time = self._header.begin_time if first_time is None else first_time
         if self.count and facts.is_settled:
             self._check_header(first_time)
+
+    @cached_property
+    def _newest(self) -> array[int]:
+        """The newest entry of each slot, so far. Whoever only wants an outline needs no such array, which is large."""
+        return array("i", [0]) * self._facts.slots
 
     def outline(self) -> IndexOutline:
         facts = self._facts

@@ -24,11 +24,12 @@ from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import BATCH_FOLDER, EXTENDED_FOLDER, SIMPLE_FOLDER
 from embermq.store.verify_damage import DamageKind, DamageList, Hidden
 from embermq.store.verify_entries import BatchEntries, EntriesState, SimpleEntries
-from embermq.store.verify_files import Segment, Views, check_segments, find_segments, usual_size
+from embermq.store.verify_files import MOST_MAPPED, Segment, Views, check_segments, find_segments, usual_size
 from embermq.store.verify_log import Judgement, LogWalk, RecordsToCheck
 
 if TYPE_CHECKING:
     from embermq.kernels.found_records import FoundRecords
+    from embermq.kernels.queue_match import EntryTable
 
 ROCKSDB_SIGN = f"{SIMPLE_FOLDER}/CURRENT"  # is in every RocksDB
 
@@ -85,6 +86,7 @@ class QueuesCheck:
         self._progress = progress
         self._is_rocksdb = (root / ROCKSDB_SIGN).is_file()
         self._queues: dict[tuple[str, int], _Checked] = {}
+        self._table: EntryTable | None = None
         self._begin = log.begin if begin is None else begin
         self._open_simple(root)
         self._open_batch(root)
@@ -110,13 +112,33 @@ class QueuesCheck:
             self._match(checked, group)
 
     def _check_found(self, records: FoundRecords) -> None:
-        for run in records.iter_runs():
-            checked = self._queues.get((run.topic, run.queue)) or self._add_missing(run.topic, run.queue)
-            if not checked.entries.match_run(run.offset, run.entries):
-                self._match(checked, [Placed(*record) for record in records.records_of(run)])
+        """Have a kernel compare what it can; it goes on where plain code left off, in the same file of each queue."""
+        if self._table is None:
+            from embermq.kernels.queue_match import EntryTable  # not there without numba
+
+            self._table = EntryTable()
+        left = self._table.confirm(records)
+        if left:
+            self._take_right()
+            items = [Placed(*records[number]) for number in left]
+            self._check_items(items)
+            self._point_behind(self._table, items)
+
+    def _take_right(self) -> None:
+        """Know of the entries that a kernel found right."""
+        for topic, queue, begin, end, position in self._table.take_right() if self._table is not None else ():
+            self._queues[topic.decode(), queue].entries.confirm(begin, end, position=position, offset=begin)
+
+    def _point_behind(self, table: EntryTable, items: list[Placed]) -> None:
+        """Have a kernel go on in the queues of these records, as many as may be mapped."""
+        for (topic, queue), offset in {_by_queue(item): item.offset for item in items}.items():
+            place = topic.encode(), queue
+            if place in table or len(table) < MOST_MAPPED:
+                table.point(*place, *self._queues[topic, queue].entries.window_at(offset + 1))
 
     def state(self) -> list[QueueState]:
         """What was found so far, for another object over the same queues."""
+        self._take_right()
         return [
             QueueState(*key, checked.entries.state(), checked.unmatched_indexes, checked.unmatched_positions)
             for key, checked in self._queues.items()
@@ -133,6 +155,7 @@ class QueuesCheck:
 
     def finish(self, judgement: Judgement) -> None:
         """All records were looked up: report what is missing, and what is too much."""
+        self._take_right()
         judges_missing = not (self._is_rocksdb or judgement.in_use or self._is_as_counted())
         for _, checked in sorted(self._queues.items()):
             entries = checked.entries

@@ -158,8 +158,10 @@ def random_properties(random: Random, *, names: Sequence[bytes] = _NAMES) -> byt
     return data[:-1] if data and random.random() < 0.1 else data
 
 
-def a_log(drafts: Sequence[Draft], *, position: int = 0, store_host: bytes = HOSTS[0]) -> bytes:
-    parts, _ = encode_drafts(drafts, range(len(drafts)), position, STORE_TIME, store_host)
+def a_log(
+    drafts: Sequence[Draft], *, position: int = 0, store_host: bytes = HOSTS[0], offsets: Sequence[int] | None = None
+) -> bytes:
+    parts, _ = encode_drafts(drafts, offsets or range(len(drafts)), position, STORE_TIME, store_host)
     return b"".join(parts)
 
 
