@@ -4,7 +4,8 @@
     queues    see the columns below     one row for each queue, with the entries of one of its files, and those that
                                         were found right since somebody asked, as long as they follow each other
 
-A record whose queue is not there, whose entry lies elsewhere or is another, is left to plain code.
+A record whose entry is another one, or is not there at all, is left to plain code. At one whose queue is not in the
+table, or whose entry lies in another file, the kernel stops: ordinary code offers it that file, or nothing.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ _NOT_QUEUED: Final = SysFlag.PREPARED  # the bit that prepared and rolled-back r
 _MISUSED: Final = -1
 _FEWEST: Final = 16  # queues that there is room for
 
-# Address and size of the topic's name, number of the queue; address of the entries [first, limit); the entries that
-# were found right are [begin, end), and the record of the first one of them begins at `position`.
+# Address and size of the topic's name, number of the queue; address of the entries [first, limit), or why there are
+# none; those that were found right are [begin, end), and the record of the first of them begins at `position`.
 _TOPIC, _TOPIC_SIZE, _QUEUE, _MEMORY, _FIRST, _LIMIT, _BEGIN, _END, _POSITION = range(9)
 _WIDTH: Final = 9
+_NOTHING: Final = 0  # was offered
+_ASK: Final = -1  # it may have entries now
 _ROW_SIZE: Final = _WIDTH * 8
 
 
@@ -76,7 +79,7 @@ def _confirm(row: int, record: int, code: int) -> bool:
     """Whether the entry of a record is right, and follows those that were found right before."""
     offset, position = get(record, RECORD_OFFSET), get(record, RECORD_POSITION)
     begin, end = get(row, _BEGIN), get(row, _END)
-    if not get(row, _FIRST) <= offset < get(row, _LIMIT) or (offset != end and begin < end):
+    if offset != end and begin < end:
         return False
     entry = get(row, _MEMORY) + (offset - get(row, _FIRST)) * QUEUE_ENTRY_SIZE
     if load_i64(entry) != position or load_i32(entry + 8) != get(record, RECORD_SIZE) or load_i64(entry + 12) != code:
@@ -88,36 +91,43 @@ def _confirm(row: int, record: int, code: int) -> bool:
     return True
 
 
-@kernel("int64(int64, int64, int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[::1])")
-def confirm_entries(
-    data: int, size: int, records: Table, codes: Table, slots: Table, queues: Table, left: Table
-) -> int:
-    """Compare records, which lie in the `size` bytes of memory at `data`, with their entries.
+@part
+def _needs_another(row: int, offset: int) -> bool:
+    """Whether an entry may lie in a file that is not the one that is there."""
+    memory = get(row, _MEMORY)
+    return memory == _ASK or (memory != _NOTHING and not get(row, _FIRST) <= offset < get(row, _LIMIT))
 
-    Fills `left` with the numbers of those that are left to plain code, and returns how many these are. Records that
-    are in the log alone have no entry.
+
+@kernel("UniTuple(int64, 2)(int64, int64, int64[:, ::1], int64[::1], int64, int64[::1], int64[:, ::1], int64[::1])")
+def confirm_entries(
+    data: int, size: int, records: Table, codes: Table, begin: int, slots: Table, queues: Table, left: Table
+) -> tuple[int, int]:
+    """Compare records from number `begin` on, which lie in the `size` bytes of memory at `data`, with their entries.
+
+    Fills `left` with the numbers of those that are left to plain code. Returns where it stopped, and how many are left;
+    records that are in the log alone have no entry.
     """
     count, room = records.shape[0], slots.size
-    if records.shape[1] != RECORD_WIDTH or queues.shape[1] != _WIDTH or size < 0:
-        return _MISUSED
+    if records.shape[1] != RECORD_WIDTH or queues.shape[1] != _WIDTH or size < 0 or begin < 0:
+        return _MISUSED, 0
     if codes.size < count or left.size < count or room & (room - 1):
-        return _MISUSED
+        return _MISUSED, 0
     left_count = 0
-    for number in range(count):
+    for number in range(begin, count):
         record = row_at(records, number)
         if get(record, RECORD_SYS_FLAG) & _NOT_QUEUED:
             continue
         topic_at, topic_size = get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
-        row = 0
-        if fits(topic_at, topic_size, size):
-            queue = get(record, RECORD_QUEUE)
-            row = _find_queue(
-                data + topic_at, topic_size, queue, row_at(slots, 0), room, row_at(queues, 0), len(queues)
-            )
-        if row == 0 or not _confirm(row, record, codes[number]):
+        if not fits(topic_at, topic_size, size):
+            return _MISUSED, 0
+        queue = get(record, RECORD_QUEUE)
+        row = _find_queue(data + topic_at, topic_size, queue, row_at(slots, 0), room, row_at(queues, 0), len(queues))
+        if row == 0 or _needs_another(row, get(record, RECORD_OFFSET)):
+            return number, left_count
+        if get(row, _MEMORY) == _NOTHING or not _confirm(row, record, codes[number]):
             left[left_count] = number
             left_count += 1
-    return left_count
+    return max(begin, count), left_count
 
 
 class EntryTable:
@@ -129,13 +139,12 @@ class EntryTable:
         self._queues = np.zeros((_FEWEST, _WIDTH), np.int64)
         self._slots = np.full(2 * _FEWEST, -1, np.int64)
 
-    def __len__(self) -> int:
-        return len(self._numbers)
+    @property
+    def offered(self) -> int:
+        """How many queues have entries here."""
+        return len(self._memory)
 
-    def __contains__(self, place: tuple[bytes, int]) -> bool:
-        return place in self._numbers
-
-    def point(self, topic: bytes, queue: int, entries: memoryview, first: int) -> None:
+    def offer(self, topic: bytes, queue: int, entries: memoryview, first: int) -> None:
         """Have these bytes, which begin with the entry `first`, as the entries of a queue; they are kept.
 
         What was found right of the queue must have been taken before.
@@ -143,20 +152,30 @@ class EntryTable:
         number = self._numbers.get((topic, queue))
         if number is None:
             number = self._add(topic, queue)
-        self._memory[number] = entries
+        self._memory.pop(number, None)
         limit = first + len(entries) // QUEUE_ENTRY_SIZE
-        self._queues[number, _MEMORY:] = address_of(entries) if entries else 0, first, limit, 0, 0, 0
+        if first < limit:
+            self._memory[number] = entries
+        memory = address_of(entries) if first < limit else _NOTHING
+        self._queues[number, _MEMORY:] = memory, first, limit, 0, 0, 0
 
-    def confirm(self, records: FoundRecords) -> list[int]:
-        """Compare records with their entries; the numbers of those that plain code must look at."""
+    def ask_again(self) -> None:
+        """Have those queues offered once more for which there was nothing."""
+        known = self._queues[: len(self._numbers), _MEMORY]
+        known[known == _NOTHING] = _ASK
+
+    def confirm(self, records: FoundRecords, begin: int) -> tuple[int, list[int]]:
+        """Compare records from number `begin` on with their entries; the numbers of those that plain code must look at.
+
+        It stops at a record whose entry may be in what is not offered yet; the first number tells where.
+        """
         left = np.empty(len(records), np.int64)
         data = records.data
-        count = confirm_entries(
-            address_of(data), len(data), records.records, records.codes, self._slots, self._queues, left
+        stopped, count = confirm_entries(
+            address_of(data), len(data), records.records, records.codes, begin, self._slots, self._queues, left
         )
-        assert count != _MISUSED, "tables that do not fit each other"
-        found: list[int] = left[:count].tolist()
-        return found
+        assert stopped != _MISUSED, "tables that do not fit each other"
+        return stopped, left[:count].tolist()
 
     def take_right(self) -> Iterator[RightEntries]:
         """What was found right since the last time."""

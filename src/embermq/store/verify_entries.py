@@ -83,10 +83,7 @@ class Entries(Generic[E]):
         raise NotImplementedError
 
     def window_at(self, index: int) -> tuple[memoryview, int]:
-        """The entries of a simple queue in the file that has a place for the one with this number, and the first one's.
-
-        None at all where there is no such file.
-        """
+        """The entries of a simple queue that are in one file with this one, and the number of the first; or none."""
         return memoryview(b""), 0
 
     def hidden(self, first: int, last: int) -> list[Hidden]:
@@ -257,13 +254,13 @@ class SimpleEntries(Entries[QueueEntry]):
         found = self._locate(index)
         if found is None:
             return super().window_at(index)
-        segment, _ = found
-        first, odd = divmod(segment.start, ENTRY.size)
+        segment, at = found
         following = bisect_right(self._starts, segment.start)
-        size = self._file_size
-        if following < len(self._starts):
-            size = min(size, self._starts[following] - segment.start)
-        return (self._views.of(segment.path)[:size], first) if not odd else super().window_at(index)
+        end = min([self._file_size, *(start - segment.start for start in self._starts[following : following + 1])])
+        view = self._views.of(segment.path)[:end]
+        if segment.start % ENTRY.size or len(view) < at + ENTRY.size:
+            return super().window_at(index)
+        return view, segment.start // ENTRY.size
 
     def _fits(self, code: int, item: Placed) -> bool:
         if code == item.tags_code:

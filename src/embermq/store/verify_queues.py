@@ -28,7 +28,7 @@ from embermq.store.verify_files import MOST_MAPPED, Segment, Views, check_segmen
 from embermq.store.verify_log import Judgement, LogWalk, RecordsToCheck
 
 if TYPE_CHECKING:
-    from embermq.kernels.found_records import FoundRecords
+    from embermq.kernels.found_records import FoundRecord, FoundRecords
     from embermq.kernels.queue_match import EntryTable
 
 ROCKSDB_SIGN = f"{SIMPLE_FOLDER}/CURRENT"  # is in every RocksDB
@@ -112,29 +112,34 @@ class QueuesCheck:
             self._match(checked, group)
 
     def _check_found(self, records: FoundRecords) -> None:
-        """Have a kernel compare what it can; it goes on where plain code left off, in the same file of each queue."""
+        """Have a kernel compare entries with records, file by file, and look at those that do not fit."""
         if self._table is None:
             from embermq.kernels.queue_match import EntryTable  # not there without numba
 
             self._table = EntryTable()
-        left = self._table.confirm(records)
+        done, left = self._table.confirm(records, 0)
+        while done < len(records):
+            self._offer(self._table, records[done])
+            done, more = self._table.confirm(records, done)
+            left += more
         if left:
             self._take_right()
-            items = [Placed(*records[number]) for number in left]
-            self._check_items(items)
-            self._point_behind(self._table, items)
+            self._check_items([Placed(*records[number]) for number in left])
+            self._table.ask_again()
+
+    def _offer(self, table: EntryTable, record: FoundRecord) -> None:
+        """Offer the kernel the file that has the entry of a record, if there is one and not too many are mapped."""
+        self._take_right()
+        checked = self._queues.get((record.topic, record.queue))
+        entries, first = memoryview(b""), 0
+        if checked is not None and table.offered < MOST_MAPPED:
+            entries, first = checked.entries.window_at(record.offset)
+        table.offer(record.topic.encode(), record.queue, entries, first)
 
     def _take_right(self) -> None:
         """Know of the entries that a kernel found right."""
         for topic, queue, begin, end, position in self._table.take_right() if self._table is not None else ():
             self._queues[topic.decode(), queue].entries.confirm(begin, end, position=position, offset=begin)
-
-    def _point_behind(self, table: EntryTable, items: list[Placed]) -> None:
-        """Have a kernel go on in the queues of these records, as many as may be mapped."""
-        for (topic, queue), offset in {_by_queue(item): item.offset for item in items}.items():
-            place = topic.encode(), queue
-            if place in table or len(table) < MOST_MAPPED:
-                table.point(*place, *self._queues[topic, queue].entries.window_at(offset + 1))
 
     def state(self) -> list[QueueState]:
         """What was found so far, for another object over the same queues."""

@@ -59,42 +59,48 @@ def test_right_entries_go_on_from_one_time_to_the_next(queues: list[tuple[bytes,
     pieces = [records_of(in_turns(3 * len(queues), queues, first + 3 * turn), random) for turn in range(4)]
     entries = {queue: b"".join(bytes(entries_of(piece, queues)[queue]) for piece in pieces) for queue in queues}
     for queue in queues:
-        tables.point(*queue, memoryview(entries[queue]), first)
-    assert [tables.confirm(piece) for piece in pieces] == [[]] * 4
+        tables.offer(*queue, memoryview(entries[queue]), first)
+    assert [tables.confirm(piece, 0) for piece in pieces] == [(len(piece), []) for piece in pieces]
     right = list(tables.take_right())
     assert [each[:4] for each in right] == [(*queue, first, first + 12) for queue in queues]
     assert [each.position for each in right] == [pieces[0][number].position for number in range(len(queues))]
     assert list(tables.take_right()) == []
 
 
-def test_what_is_not_there_is_left() -> None:
+def test_it_stops_for_what_is_not_offered_and_leaves_what_is_not_there() -> None:
     records, tables = records_of(in_turns(6, QUEUES[:3]), Random(2)), EntryTable()
-    assert tables.confirm(records) == [0, 1, 2, 3, 4, 5]
     entries = entries_of(records, QUEUES[:3])
-    tables.point(*QUEUES[1], memoryview(entries[QUEUES[1]]), 0)
-    assert tables.confirm(records) == [0, 2, 3, 5]
-    tables.point(*QUEUES[1], memoryview(entries[QUEUES[1]])[: ENTRY.size * 2 - 1], 0)  # the second is cut off
-    assert tables.confirm(records) == [0, 2, 3, 4, 5]
-    tables.point(*QUEUES[1], memoryview(b""), 0)
-    assert tables.confirm(records) == [0, 1, 2, 3, 4, 5]
+    assert tables.confirm(records, 0) == (0, [])
+    tables.offer(*QUEUES[0], memoryview(b""), 0)
+    assert tables.confirm(records, 0) == (1, [0])
+    tables.offer(*QUEUES[1], memoryview(entries[QUEUES[1]])[: ENTRY.size * 2 - 1], 0)  # the second is cut off
+    tables.offer(*QUEUES[2], memoryview(b""), 0)
+    assert tables.confirm(records, 1) == (4, [2, 3])
+    assert [each[:4] for each in tables.take_right()] == [(*QUEUES[1], 0, 1)]
+    tables.offer(*QUEUES[1], memoryview(entries[QUEUES[1]])[ENTRY.size :], 1)  # as if it were in the next file
+    assert tables.offered == 1
+    assert tables.confirm(records, 4) == (6, [5])
+    assert [each[:4] for each in tables.take_right()] == [(*QUEUES[1], 1, 2)]
+    tables.ask_again()
+    assert tables.confirm(records, 2) == (2, [])
 
 
 def test_a_gap_is_left_until_what_came_before_is_taken() -> None:
     places = [(b"orders", 0, offset) for offset in (0, 1, 3, 4)]
     records, tables = records_of(places, Random(3)), EntryTable()
     entries = [entry_of(records, 0), entry_of(records, 1), bytes(20), entry_of(records, 2), entry_of(records, 3)]
-    tables.point(b"orders", 0, memoryview(b"".join(entries)), 0)
-    assert tables.confirm(records) == [2, 3]
+    tables.offer(b"orders", 0, memoryview(b"".join(entries)), 0)
+    assert tables.confirm(records, 0) == (4, [2, 3])
     assert [each[2:4] for each in tables.take_right()] == [(0, 2)]
-    assert tables.confirm(FoundRecords(records.data, records.records[2:], records.codes[2:], records.keys)) == []
+    assert tables.confirm(records, 2) == (4, [])
     assert [each[2:4] for each in tables.take_right()] == [(3, 5)]
 
 
 def test_records_of_the_log_alone_have_no_entry() -> None:
     flags = {1: int(SysFlag.PREPARED), 2: int(SysFlag.ROLLED_BACK)}
     records, tables = records_of([(b"orders", 0, 0)] * 3, Random(4), flags), EntryTable()
-    tables.point(b"orders", 0, memoryview(entry_of(records, 0)), 0)
-    assert tables.confirm(records) == []
+    tables.offer(b"orders", 0, memoryview(entry_of(records, 0)), 0)
+    assert tables.confirm(records, 0) == (3, [])
     assert [each[2:4] for each in tables.take_right()] == [(0, 1)]
 
 
@@ -107,8 +113,9 @@ def test_every_bit_of_an_entry_counts(count: int) -> None:
         at = wrong // 5 * ENTRY.size + random.randrange(ENTRY.size)
         entries[QUEUES[wrong % 5]][at] ^= 1 << random.randrange(8)
         for queue, data in entries.items():
-            tables.point(*queue, memoryview(data), 0)
-        left = tables.confirm(records)
+            tables.offer(*queue, memoryview(data), 0)
+        done, left = tables.confirm(records, 0)
+        assert done == 24
         # Those behind it in its queue do not follow what was found right, unless it was the first.
         assert left == ([wrong] if wrong < 5 else [*range(wrong, 24, 5)])
         right = {each[:2]: each[2:4] for each in tables.take_right()}
@@ -125,12 +132,15 @@ def test_tables_that_do_not_fit_are_refused() -> None:
     records = records_of([(b"orders", 0, 0)], Random(5))
     address, size = address_of(records.data), len(records.data)
     slots, queues, left = np.full(4, -1, np.int64), table(2, 9), table(1)
-    given = (records.records, records.codes)
-    assert confirm_entries(address, size, *given, slots, queues, left) == 1
-    assert confirm_entries(address, -1, *given, slots, queues, left) == -1
-    assert confirm_entries(address, size, *given, slots[:3].copy(), queues, left) == -1
-    assert confirm_entries(address, size, *given, slots, table(2, 8), left) == -1
-    assert confirm_entries(address, size, *given, slots, queues, left[:0]) == -1
-    assert confirm_entries(address, size, records.records, records.codes[:0], slots, queues, left) == -1
-    assert confirm_entries(address, size, table(1, 5), records.codes, slots, queues, left) == -1
-    assert confirm_entries(address, 10, *given, slots, queues, left) == 1  # the topic lies outside
+    given, refused = (records.records, records.codes), (-1, 0)
+    assert confirm_entries(address, size, *given, 0, slots, queues, left) == (0, 0)
+    assert confirm_entries(address, size, *given, 5, slots, queues, left) == (5, 0)
+    assert confirm_entries(address, size, *given, 0, slots[:0], queues, left) == (0, 0)
+    assert confirm_entries(address, -1, *given, 0, slots, queues, left) == refused
+    assert confirm_entries(address, 10, *given, 0, slots, queues, left) == refused  # the topic lies outside
+    assert confirm_entries(address, size, *given, -1, slots, queues, left) == refused
+    assert confirm_entries(address, size, *given, 0, slots[:3].copy(), queues, left) == refused
+    assert confirm_entries(address, size, *given, 0, slots, table(2, 8), left) == refused
+    assert confirm_entries(address, size, *given, 0, slots, queues, left[:0]) == refused
+    assert confirm_entries(address, size, records.records, records.codes[:0], 0, slots, queues, left) == refused
+    assert confirm_entries(address, size, table(1, 5), records.codes, 0, slots, queues, left) == refused
