@@ -48,12 +48,12 @@ def split_rows(batch: pa.RecordBatch) -> Iterator[tuple[Part, pa.RecordBatch]]:
     """The rows of each part, in their order."""
     if not batch.num_rows:
         return
-    topics = batch.column(TOPIC).dictionary_encode()
-    numbers = topics.indices.to_numpy().astype(np.int64)
-    days = batch.column(STORE_TIME).cast(pa.int64()).to_numpy() // _DAY_US
-    if len(topics.dictionary) == 1 and days.min() == days.max():
-        yield Part(topics.dictionary[0].as_py(), day_of(int(days[0]))), batch
+    topics, times = batch.column(TOPIC).dictionary_encode(), batch.column(STORE_TIME).cast(pa.int64()).to_numpy()
+    first, last = int(times.min()) // _DAY_US, int(times.max()) // _DAY_US
+    if len(topics.dictionary) == 1 and first == last:
+        yield Part(topics.dictionary[0].as_py(), day_of(first)), batch
         return
+    numbers, days = topics.indices.to_numpy().astype(np.int64), times // _DAY_US
     order = np.lexsort((days, numbers))  # which keeps the order of what is equal
     numbers, days = numbers[order], days[order]
     edges = np.flatnonzero((numbers[1:] != numbers[:-1]) | (days[1:] != days[:-1])) + 1

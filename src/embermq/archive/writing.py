@@ -35,9 +35,13 @@ LEVEL: Final = 1  # of zstd
 
 _FEW: Final = [  # columns with few values
     *(names.TOPIC, names.QUEUE, names.TAGS, names.BROKER, names.FLAG, names.SYS_FLAG, names.BORN_HOST),
-    *(names.STORE_HOST, names.RECONSUME_TIMES, names.PREPARED_POSITION, "properties.key_value.key"),
+    *(names.STORE_HOST, names.RECONSUME_TIMES, names.PREPARED_POSITION),
 ]
 _RISING: Final = (names.OFFSET, names.STORE_TIME, names.BORN_TIME, names.POSITION, names.SIZE)
+_ENCODINGS: Final = {
+    **dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
+    names.UNIQUE_KEY: "DELTA_LENGTH_BYTE_ARRAY",  # all of one size: zstd sees nothing but their characters
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +195,8 @@ class _OpenFile:
             filesystem=self._target.system,
             compression="zstd",
             compression_level=LEVEL,
-            use_dictionary=[name for name in _FEW if name in present or "." in name],
-            column_encoding={name: "DELTA_BINARY_PACKED" for name in _RISING},
+            use_dictionary=[name for name in _FEW if name in present],
+            column_encoding=_ENCODINGS,
             write_statistics=[*RANKED, *([names.TOPIC] if self._with_topic else [])],
         )
 

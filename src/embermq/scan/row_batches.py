@@ -76,7 +76,8 @@ class RowBatch:
 
     def keep(self, which: Numbers | slice) -> RowBatch:
         """Some of the rows."""
-        return RowBatch(self._engine, self._data, self._position, np.ascontiguousarray(self.rows[:, which]))
+        rows = np.ascontiguousarray(self.rows[:, which]) if isinstance(which, slice) else self.rows.take(which, axis=1)
+        return RowBatch(self._engine, self._data, self._position, rows)
 
     def take_apart(self, *, with_pairs: bool) -> Taken:
         """The properties of the rows."""
