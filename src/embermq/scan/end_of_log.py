@@ -139,26 +139,15 @@ def _walk_records(walk: FileWalk) -> None:
     for _ in range(_PLAIN_RECORDS):
         if walk.next(check_body=True) is None:
             return
-    pass_whole = _make_pass() if has_kernels() else None
+    is_compiled = has_kernels()
     while walk.next(check_body=True) is not None:
-        if pass_whole is not None:
-            pass_whole(walk)
+        if is_compiled:
+            _pass_whole(walk)
 
 
-def _make_pass() -> Callable[[FileWalk], None]:
-    """What passes the whole records that a walk has in memory; it stops at what plain code has to look at."""
-    import numpy as np
+def _pass_whole(walk: FileWalk) -> None:
+    """Pass the whole records that a walk has in memory, up to one that plain code has to look at."""
+    from embermq.kernels.found_records import pass_whole  # not there without numba
 
-    from embermq.kernels.columns import FULL, RECORD_WIDTH
-    from embermq.kernels.memory import address_of
-    from embermq.kernels.record_scan import scan_records
-
-    records = np.empty((_PLAIN_RECORDS, RECORD_WIDTH), np.int64)
-
-    def pass_whole(walk: FileWalk) -> None:
-        reason = FULL
-        while reason == FULL and (data := walk.rest):
-            _, end, reason = scan_records(address_of(data), len(data), walk.position, True, records)
-            walk.pass_over(end)
-
-    return pass_whole
+    while (data := walk.rest) and (passed := pass_whole(data, 0, walk.position, needs_crc=False)).records:
+        walk.pass_over(passed.end)

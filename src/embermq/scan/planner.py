@@ -23,7 +23,7 @@ from embermq.errors import TopicNotFound
 from embermq.model.topic import is_light_queue
 from embermq.scan.index_plan import plan_index
 from embermq.scan.log_plan import choose_size, find_timely, plan_stretch
-from embermq.scan.queue_plan import Chosen, choose_ranges, choose_topics, estimate_bytes, plan_queues
+from embermq.scan.queue_plan import Chosen, choose_ranges, choose_topics, estimate, plan_queues
 from embermq.scan.splits import Split, StorePlace
 from embermq.scan.survey import QueueState, Survey
 from embermq.scan.tally import Tally
@@ -60,7 +60,7 @@ def plan(
         chosen = _choose_queues(survey, wanted, end - begin, tally)
         if chosen is None:
             return plan_stretch(survey, begin, end, choose_size(end - begin, split_size, min_partitions))
-        total = estimate_bytes(chosen)
+        total = estimate(chosen).cost(end - begin)
         return plan_queues(survey, chosen, -(-total // choose_size(total, split_size, min_partitions)))
 
 
@@ -95,4 +95,4 @@ def _choose_queues(survey: Survey, wanted: Wanted, total: int, tally: Tally) -> 
         return None
     share = LOCAL_SHARE if survey.store.system.is_local else REMOTE_SHARE
     chosen = choose_topics(survey, wanted)
-    return chosen if estimate_bytes(chosen) < share * total else None
+    return chosen if estimate(chosen).size < share * total else None

@@ -53,7 +53,9 @@ def find_places(store: StoreFiles, parts: tuple[QueuePart, ...], on_loss: OnLoss
         nothing = np.empty(0, np.int64)
         return Places(nothing, nothing, nothing, nothing)
     positions, sizes, numbers, offsets = (np.concatenate(column) for column in zip(*columns, strict=True))
-    _, order = np.unique(positions, return_index=True)
+    order = positions.argsort(kind="stable")  # which merges: those of each queue rise
+    rising = positions[order]
+    order = order[np.concatenate([[True], rising[1:] != rising[:-1]])]
     return Places(positions[order], sizes[order], numbers[order], offsets[order])
 
 

@@ -13,10 +13,13 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from embermq import Message
+from embermq.scan import log_plan
 from embermq.scan.log_plan import CLOCK_SLACK_MS, LARGEST_SPLIT, SMALLEST_SPLIT, choose_size
 from embermq.scan.numpy_engine import NumpyEngine
 from embermq.scan.planner import list_queues, plan
+from embermq.scan.queue_plan import Estimate
 from embermq.scan.reading import read_split
+from embermq.scan.record_places import SPARSE_GAP
 from embermq.scan.splits import LogSplit, QueueSplit, RecordSplit, Split, StorePlace
 from embermq.scan.wanted import OffsetRange, Wanted
 from tests.builders import ManualClock, a_store
@@ -79,6 +82,24 @@ def test_a_rare_topic_is_read_through_its_queues_and_a_common_one_from_the_log(p
     assert len(rows_of(plan(str(path), common), common)) == COUNT - COUNT // 50
     pattern = replace(WANTED, pattern="ra.*")
     assert rows_of(plan(str(path), pattern), pattern) == rows_of(plan(str(path), rare), rare)
+
+
+def test_bytes_between_messages_count_where_they_are_read() -> None:
+    assert Estimate(1_000, 300_000).cost(3_000_000) == 300_000 + 2_700_000 // 5  # close together
+    assert Estimate(1_000, 300_000).cost(1 << 40) == 300_000 + 1_000 * SPARSE_GAP // 5  # each read by itself
+    assert Estimate(1_000, 300_000).cost(200_000) == 300_000
+    assert Estimate(0, 0).cost(1 << 40) == 0
+
+
+def test_a_topic_in_ten_is_work_for_all_cores(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    (single,) = plan(str(path), Wanted(topics=frozenset({"rare"})))
+    monkeypatch.setattr(log_plan, "SMALLEST_SPLIT", 4_000)  # more than its messages are
+    several = plan(str(path), Wanted(topics=frozenset({"rare"})))
+    assert len(several) == 3 and all(isinstance(split, QueueSplit) for split in several)
+    assert sum(end - begin for split in several for *_, begin, end in split.parts) == sum(
+        end - begin for *_, begin, end in single.parts
+    )
 
 
 def test_offsets_are_read_through_queues(path: Path) -> None:
