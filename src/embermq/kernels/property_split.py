@@ -26,7 +26,7 @@ from embermq.kernels.columns import (
     VALUE_UNIQUE_SIZE,
     VALUE_WIDTH,
 )
-from embermq.kernels.compiling import Offsets, Table, inlined, kernel, part
+from embermq.kernels.compiling import Offsets, Table, inlined, kernel, part, variable
 from embermq.kernels.memory import fits, is_same, load_i64, load_u8, load_u32
 from embermq.kernels.scanning import STEP, first_bit, is_utf8, separators
 from embermq.model.properties import KEYS, TAGS, UNIQ_KEY
@@ -119,7 +119,7 @@ def split_properties(
             return row, made, NOT_TEXT
         for column in range(VALUE_WIDTH):
             values[column, row] = -1
-        first = made
+        first, seen = made, variable(0)
         while at < end:
             name_end = _next_separator(at, end, limit)
             if name_end == end or load_u8(name_end) != _NAME_END:
@@ -136,7 +136,11 @@ def split_properties(
                     pairs[PAIR_NAME_SIZE, made] = name_end - at
                     pairs[PAIR_VALUE_AT, made] = value - data
                     pairs[PAIR_VALUE_SIZE, made] = value_end - value
-                    made = _drop_earlier(data, pairs, first, made) + 1
+                    mark = 1 << (load_u8(at) + 8 * (name_end - at) & 63)
+                    if seen & mark:  # else no earlier name begins so and has that size
+                        made = _drop_earlier(data, pairs, first, made)
+                    seen |= mark
+                    made += 1
             at = value_end + 1
         ends[row] = made
     return count, made, DONE

@@ -12,14 +12,28 @@ from random import Random
 import numpy as np
 
 from embermq.format.index_entry import index_file_size
-from embermq.kernels.columns import KEYED_WIDTH, RECORD_WIDTH
+from embermq.format.queue_entry import ENTRY
+from embermq.kernels.columns import (
+    KEYED_WIDTH,
+    RECORD_OFFSET,
+    RECORD_POSITION,
+    RECORD_QUEUE,
+    RECORD_SIZE,
+    RECORD_TOPIC_AT,
+    RECORD_TOPIC_SIZE,
+    RECORD_WIDTH,
+)
+from embermq.kernels.compiling import Table
 from embermq.kernels.index_match import match_keys
 from embermq.kernels.key_rows import note_keys
+from embermq.kernels.queue_match import confirm_entries
 from embermq.kernels.record_check import count_faultless, count_named
 from embermq.kernels.record_scan import scan_records
 from tests.unit.kernels.checked_records import a_checked_log
 from tests.unit.kernels.guarded_memory import GuardedMemory
 from tests.unit.kernels.kernel_builders import NUMBERS, STORE_TIME, table
+
+PLACE_COLUMNS = (RECORD_TOPIC_AT, RECORD_TOPIC_SIZE, RECORD_QUEUE, RECORD_OFFSET)
 
 
 class Rounds:
@@ -48,6 +62,21 @@ class Rounds:
             count_faultless(address, len(data), position, given)
             rows, codes = table(len(found), KEYED_WIDTH), np.zeros(len(found), np.int64)
             note_keys(address, len(data), given, codes, np.arange(len(found)), 0, 1, rows)
+            if len(found):
+                self.entries(random, address, len(data), given, last=last)
+
+    def entries(self, random: Random, address: int, size: int, records: Table, *, last: bool) -> None:
+        """Compare records with the entries of one queue, to which all slots lead."""
+        count, record = random.randrange(4), records[random.randrange(len(records))].tolist()
+        at, topic_size, queue, offset = (record[column] for column in PLACE_COLUMNS)
+        entry = ENTRY.pack(record[RECORD_POSITION] % 2**63, record[RECORD_SIZE] % 2**31, 0)
+        memory = self._memories[2].place(entry * count, last=last)
+        first = random.choice((offset % 2**62, max(offset % 2**62 - 1, 0), 0))
+        topic = address + (at if 0 <= at <= size - max(topic_size, 0) else 0)
+        row = (topic, topic_size if 0 <= topic_size <= size else 0, queue, memory, first, first + count, 0, 0, 0)
+        queues, slots = np.array([row], np.int64), np.zeros(4, np.int64)
+        codes, left = np.zeros(len(records), np.int64), np.empty(len(records), np.int64)
+        confirm_entries(address, size, records, codes, random.randrange(2), slots, queues, left)
 
     def index(self, random: Random) -> None:
         slots, entries = random.randrange(1, 20), random.randrange(1, 40)
