@@ -5,7 +5,6 @@ Acks of one read that are of the same pop become one record. All are answered wh
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -63,7 +62,6 @@ class AckHandlers:
         self._in_flight = in_flight
         self._statistics = statistics
         self._clock = clock
-        self._turn: list[tuple[Sequence[DraftFields], Peer, Sequence[Command]]] = []  # what this turn brought
 
     def routes(self) -> dict[int, Handler]:
         return {
@@ -155,22 +153,15 @@ class AckHandlers:
         return None
 
     def _store(self, drafts: Sequence[DraftFields], peer: Peer, requests: Sequence[Command]) -> None:
-        """Answer when the disk has these acks; those of one turn of the event loop are one put."""
-        peer.owe(len(requests))
-        if not self._turn:
-            asyncio.get_running_loop().call_soon(self._put_turn)
-        self._turn.append((drafts, peer, requests))
-
-    def _put_turn(self) -> None:
-        turn, self._turn = self._turn, []
+        """Answer when the disk has these acks."""
 
         def finish(error: Exception | None) -> None:
-            for _, peer, requests in turn:
-                peer.settle(len(requests))
-                self._answering.tell_all(peer, requests, error)
+            peer.settle(len(requests))
+            self._answering.tell_all(peer, requests, error)
 
+        peer.owe(len(requests))
         try:
-            self._giving.store([draft for drafts, _, _ in turn for draft in drafts], finish)
+            self._giving.store(drafts, finish)
         except EmberError as error:
             finish(error)
 

@@ -116,6 +116,7 @@ class Pops:
             await asyncio.gather(self._task, return_exceptions=True)
         await self.polls.stop()
         await self.notifications.stop()
+        self.giving.put_turn()
         await self.answering.stop()
         await self._save()
 

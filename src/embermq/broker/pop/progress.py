@@ -1,6 +1,6 @@
 """Where the pops of a queue go on.
 
-    given        the next offset to be popped; in memory
+    given        the next offset to be popped; in memory, from before its checkpoint is in the log
     committed    the same in the table of consumer offsets, once the disk has the checkpoint
 
 The table is saved every few seconds, and may never know more than the log does: a message before the committed
@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from embermq.store.offsets import ConsumerOffsets
 from embermq.store.store import Store
@@ -21,10 +22,15 @@ from embermq.store.store import Store
 Key = tuple[str, str, int]  # topic, group, queue
 
 
-class _Given(NamedTuple):
-    begin: int  # of the checkpoints in the log
-    end: int
+_NOT_PLACED: Final = 2**63 - 1  # an end that no disk reaches
+
+
+@dataclass(slots=True)
+class _Given:
+    begin: int  # its checkpoints are not before this position of the log
+    end: int  # they are before this one
     steps: Sequence[tuple[Key, int]]  # next offsets
+    before: Sequence[tuple[Key, int | None]]  # what they were without it
 
 
 class PopProgress:
@@ -48,19 +54,34 @@ class PopProgress:
         committed = self._offsets.find(topic, group, queue)
         return committed if given is None else max(given, committed or 0)
 
-    def give(self, steps: Sequence[tuple[Key, int]], *, begin: int, end: int) -> None:
-        """Messages up to these offsets are given away; their checkpoints lie in the log from `begin` to `end`."""
+    def give(self, steps: Sequence[tuple[Key, int]]) -> None:
+        """Messages up to these offsets are given away; `place` tells where their checkpoints are, or `undo`."""
         self._has_popped = True
-        for key, next_offset in steps:
-            self._given[key] = next_offset
-        self._waiting.append(_Given(begin, end, steps))
+        self._go_on(steps, self._store.dispatched, _NOT_PLACED)
+
+    def place(self, end: int) -> None:
+        """The checkpoints of all that was given since the last time are in the log, before `end`."""
+        for given in reversed(self._waiting):
+            if given.end != _NOT_PLACED:
+                break
+            given.end = end
+
+    def undo(self) -> None:
+        """They are not, and never will be: go on where pops were before."""
+        while self._waiting and self._waiting[-1].end == _NOT_PLACED:
+            for key, offset in reversed(self._waiting.pop().before):
+                if offset is None:
+                    self._given.pop(key, None)
+                else:
+                    self._given[key] = offset
 
     def pass_over(self, key: Key, next_offset: int) -> None:
         """Nobody of the group wants the messages up to this offset."""
-        if key in self._given:
-            self._given[key] = next_offset
-            self._waiting.append(_Given(self._waiting[-1].begin, self._waiting[-1].end, [(key, next_offset)]))
+        if key in self._given and self._waiting:
+            last = self._waiting[-1]
+            self._go_on([(key, next_offset)], last.begin, last.end)
         else:
+            self._given.pop(key, None)
             self._offsets.commit(*key, next_offset)
 
     def restart(self, key: Key, offset: int) -> None:
@@ -87,7 +108,8 @@ class PopProgress:
     async def secure(self) -> None:
         """Have the disk take the checkpoints of all pops so far, and commit these. Raises StoreUnwritable."""
         if self._waiting:
-            await asyncio.to_thread(self._store.wait_for_disk, self._waiting[-1].end)
+            ends = [given.end for given in self._waiting if given.end != _NOT_PLACED]
+            await asyncio.to_thread(self._store.wait_for_disk, max(ends, default=0))
             self.settle()
 
     def position(self) -> int | None:
@@ -99,6 +121,11 @@ class PopProgress:
 
     def _drop(self, key: Key) -> None:
         self._given.pop(key, None)
-        self._waiting = deque(
-            each._replace(steps=[step for step in each.steps if step[0] != key]) for each in self._waiting
-        )
+        for given in self._waiting:
+            given.steps = [step for step in given.steps if step[0] != key]
+            given.before = [each for each in given.before if each[0] != key]
+
+    def _go_on(self, steps: Sequence[tuple[Key, int]], begin: int, end: int) -> None:
+        before = [(key, self._given.get(key)) for key, _ in steps]
+        self._given.update(steps)
+        self._waiting.append(_Given(begin, end, steps, before))
