@@ -82,7 +82,6 @@ from embermq.store.settings import QueueForm
 from embermq.store.store import Store
 
 if TYPE_CHECKING:
-    from embermq.broker.fast_pulls import FastPulls
     from embermq.broker.fast_requests import FastRequests
     from embermq.broker.fast_sends import Received
 
@@ -167,7 +166,7 @@ class Broker:
         self._observe = observe
         self._check_topic = check_topic
         self._tasks: list[asyncio.Task[None]] = []
-        self._fast_pulls: FastPulls | None = None  # once kernels are in use
+        self._fast: FastRequests | None = None  # once kernels are in use
         self._add_handlers(settings)
 
     @property
@@ -241,7 +240,8 @@ class Broker:
         return self.timers.figures() if self.timers is not None else TimerFigures()
 
     def make_fast(self, received: Received, frame_limits: FrameLimits) -> FastRequests:
-        """What takes plain SENDs and PULLs out of received bytes from now on; kernels must be loaded."""
+        """What takes plain SENDs, PULLs and ACKs out of received bytes from now on; kernels must be loaded."""
+        from embermq.broker.fast_acks import FastAcks
         from embermq.broker.fast_answers import FastAnswers
         from embermq.broker.fast_ends import FastEnds
         from embermq.broker.fast_pulls import FastPulls
@@ -265,7 +265,7 @@ class Broker:
             frame_limits=frame_limits,
             now=self.clock.monotonic,
         )
-        pulls = self._fast_pulls = FastPulls(
+        pulls = FastPulls(
             self._tables,
             received,
             self._pulls,
@@ -276,13 +276,16 @@ class Broker:
             now=self.clock.monotonic,
         )
         self._tasks.append(asyncio.get_running_loop().create_task(every(EXPIRE_S, pulls.expire)))
-        return FastRequests(sends, pulls, FastEnds(received.view, self.router.receive, frame_limits))
+        acks = FastAcks(received, self._acks, self.pops.answering, frame_limits)
+        ends = FastEnds(received.view, self.router.receive, frame_limits)
+        self._fast = FastRequests(sends, pulls, acks, ends)
+        return self._fast
 
     def connection_closed(self, peer: Peer) -> None:
         """Forget a client whose connection is gone."""
         self.membership.forget(peer)
-        if self._fast_pulls is not None:
-            self._fast_pulls.forget(peer)
+        if self._fast is not None:
+            self._fast.forget(peer)
 
     def _arrived(self, items: Sequence[Placed]) -> None:
         self.polls.arrived(items)
@@ -407,7 +410,7 @@ class Broker:
         watching = WatchHandlers(
             tables, pops.reader, pops.log, pops.polls, pops.notifications, pops.answering, settings, clock=clock
         )
-        acks = AckHandlers(
+        acks = self._acks = AckHandlers(
             tables,
             pops.giving,
             pops.order_acks,

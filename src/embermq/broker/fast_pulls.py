@@ -14,26 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import numpy as np
-
 from embermq.broker.fast_pull_shapes import PullShape, answer_pattern, request_pattern
 from embermq.broker.fast_sends import Received
+from embermq.broker.fast_shapes import AskingPeer, ShapeTable, take_known
 from embermq.broker.handlers.pull import PullHandlers
+from embermq.broker.learned_headers import find_frame
 from embermq.broker.stages import Stages
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
 from embermq.errors import BadFrame
-from embermq.format.frame import BINARY_FORM, FRAME_HEAD, JSON_FORM, Frame, FrameLimits
+from embermq.format.frame import Frame, FrameLimits
 from embermq.kernels.columns import QUEUE_END
 from embermq.kernels.commands import decode_command
-from embermq.kernels.compiling import Table
 from embermq.kernels.pulls import (
-    ENOUGH,
     FILE_COUNT,
     FILES,
     FRAME_LIMIT,
     HEADER_LIMIT,
-    NOT_KNOWN,
     OTHER_WINDOW,
     PLACE_COUNT,
     PULLS,
@@ -49,6 +46,7 @@ from embermq.kernels.pulls import (
     PullMemory,
     take_pulls,
 )
+from embermq.kernels.shapes import ENOUGH, NOT_KNOWN
 from embermq.log.consume_queue import ConsumeQueue
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.rpc.peer import Peer
@@ -58,22 +56,10 @@ from embermq.store.readable_log import ReadableLog
 OUT_SIZE: Final = 5 * 1024 * 1024  # for heads and scattered records: a largest answer; only what is used is in memory
 MOST_PLACES: Final = 1024  # that the system writes from at once
 MOST_STRETCHES: Final = 4096
-MOST_SHAPES: Final = 256  # of a connection
-LONGEST_HEADER: Final = 4096  # bytes, of a pull that is learned
-_FIRST_SHAPES: Final = 4
-
-_SIZE_SIZE: Final = 4
-_JSON_MARK: Final = b'"code":%d,' % RequestCode.PULL_MESSAGE  # as all clients write it
-_BINARY_MARK: Final = RequestCode.PULL_MESSAGE.to_bytes(2)
 
 
-class Puller(Peer, Protocol):
+class Puller(AskingPeer, Protocol):
     """A peer that can be written to from memory."""
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether it does not take what was written, so that nothing more should be."""
-        ...
 
     def write_places(self, places: int, count: int, size: int) -> None:
         """Write whole frames, of `size` bytes, that lie in `count` places; those are free again afterwards.
@@ -83,30 +69,13 @@ class Puller(Peer, Protocol):
         ...
 
 
-class _Reader:
-    """The shapes of one connection's pulls, and their rows for kernels."""
+class _Reader(ShapeTable[PullShape]):
+    """The shapes of one connection's pulls."""
 
     def __init__(self, settings: object, topics: object, groups: object) -> None:
-        self.shapes: list[PullShape] = []
+        super().__init__(SHAPE_WIDTH)
         self.is_used = True
         self.settings, self.topics, self.groups = settings, topics, groups  # as they were when all shapes were valid
-        self._use(np.zeros((_FIRST_SHAPES, SHAPE_WIDTH), np.int64))
-
-    def _use(self, table: Table) -> None:
-        self._table = table
-        self.address = int(table.ctypes.data)
-
-    def add(self, shape: PullShape, row: list[int]) -> None:
-        number = len(self.shapes)
-        if number == MOST_SHAPES:
-            self.shapes, number = [], 0  # those that are still pulled come back
-        if number == len(self._table):
-            self._use(np.concatenate([self._table, np.zeros_like(self._table)]))
-        self.shapes.append(shape)
-        self._table[number] = row
-
-    def set_row(self, number: int, row: list[int]) -> None:
-        self._table[number] = row
 
 
 class FastPulls:
@@ -173,22 +142,19 @@ class FastPulls:
 
     def take(self, peer: Puller, begin: int, end: int) -> int:
         """Answer the pulls at the beginning of what was received, as far as kernels can; how many bytes they take."""
-        at = begin
-        learned_at = -1
-        while at < end and not peer.is_blocked:
-            reader, reason = self._readers.get(peer), NOT_KNOWN
-            if reader is not None and reader.shapes:
-                taken, reason = self._take_some(peer, reader, at, end)
-                at += taken
-            if reason == ENOUGH:
-                continue
-            if reason != NOT_KNOWN or learned_at == at or not self._learn(peer, at, end):
-                break
-            learned_at = at
-        return at - begin
+        return take_known(
+            peer,
+            begin,
+            end,
+            take_some=lambda begin, end: self._take_some(peer, begin, end),
+            learn=lambda begin, end: self._learn(peer, begin, end),
+        )
 
-    def _take_some(self, peer: Puller, reader: _Reader, begin: int, end: int) -> tuple[int, int]:
+    def _take_some(self, peer: Puller, begin: int, end: int) -> tuple[int, int]:
         """Answer some pulls: how many bytes they take, and why not all."""
+        reader = self._readers.get(peer)
+        if reader is None or not reader.shapes:
+            return 0, NOT_KNOWN
         if not self._refresh(reader):
             self.forget(peer)
             return 0, NOT_KNOWN
@@ -285,28 +251,13 @@ class FastPulls:
 
     def _learn(self, peer: Puller, begin: int, end: int) -> bool:
         """Learn the shape of the pull that comes next, if it is one whose like was allowed before."""
-        frame = self._find_pull(begin, end)
+        frame = find_frame(self._received.view, begin, end, RequestCode.PULL_MESSAGE)
         shape = None if frame is None else self._shape_of(frame)
         if shape is None:
             return False
         reader = self._readers.get(peer) or self._add_reader(peer)
         reader.add(shape, self._row(shape))
         return True
-
-    def _find_pull(self, begin: int, end: int) -> Frame | None:
-        """The frame that begins at `begin`, if it is whole and looks like a pull."""
-        view = self._received.view
-        if end - begin < FRAME_HEAD.size:
-            return None
-        size, form_and_header = FRAME_HEAD.unpack_from(view, begin)
-        form, header_size = form_and_header >> 24, form_and_header & 0xFF_FFFF
-        header_at = begin + FRAME_HEAD.size
-        if size != _SIZE_SIZE + header_size or header_size > min(end - header_at, LONGEST_HEADER):
-            return None
-        header = view[header_at : header_at + header_size].tobytes()
-        if form == BINARY_FORM:
-            return (form, header, b"") if header.startswith(_BINARY_MARK) else None
-        return (form, header, b"") if form == JSON_FORM and _JSON_MARK in header else None
 
     def _shape_of(self, frame: Frame) -> PullShape | None:
         """The shape of a pull; None if kernels cannot take its like."""

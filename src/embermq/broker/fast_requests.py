@@ -1,7 +1,7 @@
-"""The first look at what connections receive, where kernels are loaded: SENDs, known PULLs and ends of transactions are
-taken from it.
+"""The first look at what connections receive, where kernels are loaded: SENDs, known PULLs, ACKs of popped messages and
+ends of transactions are taken from it.
 
-Most connections bring one of the first two all the time. That one is tried first, so that neither pays for the other.
+Most connections bring one of the first three all the time. That one is tried first, so that none pays for the others.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from embermq.broker.fast_acks import FastAcks
 from embermq.broker.fast_ends import FastEnds
 from embermq.broker.fast_peers import FastPeer
 from embermq.broker.fast_pulls import FastPulls, Puller
 from embermq.broker.fast_sends import FastSends
+from embermq.rpc.peer import Peer
 
 
 class Requester(FastPeer, Puller, Protocol):
@@ -25,16 +27,17 @@ Take = Callable[[Requester, int, int], int]
 class FastRequests:
     """Takes whole frames at the beginning of received bytes; ordinary code takes those that it leaves."""
 
-    def __init__(self, sends: FastSends, pulls: FastPulls, ends: FastEnds) -> None:
+    def __init__(self, sends: FastSends, pulls: FastPulls, acks: FastAcks, ends: FastEnds) -> None:
+        self.acks = acks
         self.ends = ends
         self.sends = sends
         self.pulls = pulls
 
     def take(self, peer: Requester, begin: int, end: int) -> int:
         """Take what can be taken; how many bytes that is."""
-        takers: list[Take] = [self.sends.take, self.pulls.take, self.ends.take]
-        if self.pulls.knows(peer):
-            takers[:2] = reversed(takers[:2])
+        takers: list[Take] = [self.sends.take, self.pulls.take, self.acks.take, self.ends.take]
+        first = 2 if self.acks.knows(peer) else 1 if self.pulls.knows(peer) else 0
+        takers.insert(0, takers.pop(first))
         at, in_vain, turn = begin, 0, 0
         while at < end and in_vain < len(takers) and not peer.is_blocked:
             taken = takers[turn % len(takers)](peer, at, end)
@@ -49,13 +52,24 @@ class FastRequests:
     def remove(self, peer: Requester) -> None:
         self.sends.remove(peer)
 
+    def forget(self, peer: Peer) -> None:
+        """A connection is closed."""
+        self.pulls.forget(peer)
+        self.acks.forget(peer)
+
     def receive(self, peers: Sequence[Requester]) -> None:
-        """Read from connections that have something: from those that pull one by one, because each is answered."""
-        knows = self.pulls.knows
-        pulling = [peer for peer in peers if knows(peer)] if self.pulls.has_readers else []
-        if pulling:
-            peers = [peer for peer in peers if not knows(peer)]
+        """Read from connections that have something; one by one from those that pull or pop."""
+        alone = [peer for peer in peers if self._reads_alone(peer)] if self._has_readers else []
+        if alone:
+            peers = [peer for peer in peers if not self._reads_alone(peer)]
         if peers:
             self.sends.receive(peers)
-        for peer in pulling:
+        for peer in alone:
             peer.read()  # which brings it to `take`
+
+    @property
+    def _has_readers(self) -> bool:
+        return self.pulls.has_readers or self.acks.has_readers
+
+    def _reads_alone(self, peer: Requester) -> bool:
+        return self.pulls.knows(peer) or self.acks.knows(peer)

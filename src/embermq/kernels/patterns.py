@@ -4,7 +4,8 @@
 
 A pattern is a list of steps, each a piece of text and the number behind it; behind the last piece there is none. JSON
 has all numbers in digits. A binary header has the opaque number and the size of its fields in four bytes each, and
-before the digits of others four bytes with their size.
+before the digits of others four bytes with their size. Where a field has several numbers (the handle of a popped
+message), its own size comes first, in four bytes, and its numbers are digits alone.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ HIGH_OFFSET: Final = 4
 LOW_OFFSET: Final = 5
 REST: Final = 6  # how many bytes follow it in a binary header
 NO_NUMBER: Final = 7
-NUMBERS: Final = 8
+QUEUE: Final = 8
+START, POP_TIME, INVISIBLE, REVIVE_QUEUE, OTHER_QUEUE, OTHER_OFFSET = range(9, 15)  # of a handle
+TEXT_SIZE: Final = 15  # of a field with several numbers, in a binary header
+TEXT_END: Final = 16  # no number: here that field ends
+NUMBERS: Final = 17
 
 # What a pattern is in memory.
 _TEXT: Final = 0
 _FORM: Final = 1
 _FIRST_STEP: Final = 2  # of steps of two numbers each: the size of the piece, and what follows it
-_MOST_STEPS: Final = 6
+_MOST_STEPS: Final = 13
 PATTERN_WIDTH: Final = _FIRST_STEP + 2 * _MOST_STEPS
 
 _SIZE_SIZE: Final = 4
@@ -55,7 +60,7 @@ class Pattern:
 @part
 def _read(form: int, number: int, at: int, end: int) -> tuple[int, int]:
     """A number, and the byte behind it; -1 for that if there is none."""
-    if form == JSON_FORM:
+    if form == JSON_FORM or START <= number <= OTHER_OFFSET:
         return read_number(at, end)
     if end - at < _SIZE_SIZE:
         return 0, -1
@@ -63,6 +68,8 @@ def _read(form: int, number: int, at: int, end: int) -> tuple[int, int]:
     at += _SIZE_SIZE
     if number == OPAQUE:
         return value, at
+    if number == TEXT_SIZE:
+        return at + value, (at if 0 < value <= end - at else -1)
     if number == REST:
         return value, (at if value == end - at else -1)
     if value <= 0 or value > end - at:
@@ -74,7 +81,10 @@ def _read(form: int, number: int, at: int, end: int) -> tuple[int, int]:
 
 @part
 def match_pattern(pattern: int, at: int, end: int, numbers: int) -> bool:
-    """Whether the bytes [at, end) are the pattern's, with any numbers; these are put into `numbers`."""
+    """Whether the bytes [at, end) are the pattern's, with any numbers; these are put into `numbers`.
+
+    In place of the size of a field with several numbers, that has the address of its end.
+    """
     text, form = get(pattern, _TEXT), get(pattern, _FORM)
     for step in range(_MOST_STEPS):
         size, number = get(pattern, _FIRST_STEP + 2 * step), get(pattern, _FIRST_STEP + 2 * step + 1)
@@ -84,6 +94,10 @@ def match_pattern(pattern: int, at: int, end: int, numbers: int) -> bool:
         at += size
         if number == NO_NUMBER:
             return at == end
+        if number == TEXT_END:
+            if at != get(numbers, TEXT_SIZE):
+                return False
+            continue
         value, at = _read(form, number, at, end)
         if at < 0:
             return False
@@ -93,7 +107,7 @@ def match_pattern(pattern: int, at: int, end: int, numbers: int) -> bool:
 
 @part
 def size_pattern(pattern: int, numbers: int) -> int:
-    """How many bytes a pattern takes with these numbers."""
+    """How many bytes a pattern of an answer, where no field has several numbers, takes with these."""
     form, size = get(pattern, _FORM), variable(0)
     for step in range(_MOST_STEPS):
         size += get(pattern, _FIRST_STEP + 2 * step)

@@ -18,11 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from embermq.format.frame import FRAME_HEAD
 from embermq.format.queue_entry import MAX_ADDRESS, QUEUE_ENTRY_SIZE
 from embermq.kernels.compiling import Bytes, Table, kernel, part, variable
 from embermq.kernels.gather import find_file, is_wanted
-from embermq.kernels.memory import copy, get, load_i32, load_i64, put, store_32
+from embermq.kernels.memory import copy, get, load_i32, load_i64, put
 from embermq.kernels.patterns import (
     COMMIT_OFFSET,
     HIGH_OFFSET,
@@ -31,17 +30,28 @@ from embermq.kernels.patterns import (
     NUMBERS,
     OFFSET,
     OPAQUE,
-    PATTERN_WIDTH,
-    match_pattern,
     size_pattern,
     write_pattern,
 )
+from embermq.kernels.shapes import (
+    ANSWER,
+    ENDED,
+    ENOUGH,
+    FIRST_OWN,
+    FORM,
+    HEAD_SIZE,
+    NOT_KNOWN,
+    NOT_PLAIN,
+    find_end,
+    find_shape,
+    write_head,
+)
 
 # A shape: of a queue, how far it goes now (an address), which entries the window has, and what may be read.
-QUEUE_END, WINDOW, WINDOW_BEGIN, WINDOW_END, LOW, LIMIT, SCAN, MAX_BYTES, CODES, CODE_COUNT, FORM = range(11)
-REQUEST: Final = 11
-ANSWER: Final = REQUEST + PATTERN_WIDTH
-SHAPE_WIDTH: Final = ANSWER + PATTERN_WIDTH
+QUEUE_END, WINDOW, WINDOW_BEGIN, WINDOW_END, LOW, LIMIT, SCAN, MAX_BYTES, CODES, CODE_COUNT = range(
+    FIRST_OWN, FIRST_OWN + 10
+)
+SHAPE_WIDTH: Final = FIRST_OWN + 10
 
 # A run.
 RUN_SHAPE, RUN_PULLS, RUN_RECORDS, RUN_SIZE, RUN_NEXT, RUN_COMMIT = range(6)
@@ -53,19 +63,13 @@ RECEIVED, RECEIVED_SIZE, FRAME_LIMIT, HEADER_LIMIT, FILES, FILE_COUNT = range(7,
 _OUT, _OUT_SIZE, _PLACES, _MOST_PLACES, _STRETCHES, _MOST_STRETCHES, _RUNS, _SCRATCH = range(13, 21)
 _KNOWN: Final = 21  # numbers
 
-# Why it stopped.
-ENDED: Final = 0  # less than a frame is left
-ENOUGH: Final = 1  # these are to be written first
-NOT_KNOWN: Final = 2  # the next frame is of no known shape, if it is one at all
-NOT_PLAIN: Final = 3  # the next frame is of a known shape, and for ordinary code
+# Why it stopped, besides what all kernels of shapes tell.
 OTHER_WINDOW: Final = 4  # the next frame asks for an entry that the shape's window does not have
 
 MOST_PULLS: Final = 8  # of one call
 ENOUGH_BYTES: Final = 512 * 1024
 _LARGE: Final = 8_192  # bytes; stretches that are smaller on average are dearer to write from than to copy
 _LARGEST_BODY: Final = 1 << 30
-_HEAD_SIZE: Final = FRAME_HEAD.size
-_SIZE_SIZE: Final = 4
 _I32: Final = 2**31
 _PLACE: Final = 2  # numbers
 
@@ -88,17 +92,6 @@ class PullMemory:
         self.numbers[_PLACES], self.numbers[_MOST_PLACES] = self.places_address, most_places
         self.numbers[_STRETCHES], self.numbers[_MOST_STRETCHES] = int(self._stretches.ctypes.data), most_stretches
         self.numbers[_RUNS], self.numbers[_SCRATCH] = int(self._runs.ctypes.data), int(self._scratch.ctypes.data)
-
-
-@part
-def _find_shape(shapes: int, count: int, first: int, form: int, header: int, end: int, numbers: int) -> int:
-    """The number of the shape that a header has, the one with number `first` tried first; -1 if there is none."""
-    for step in range(count):
-        number = first + step if first + step < count else first + step - count
-        shape = shapes + number * (SHAPE_WIDTH * 8)
-        if get(shape, FORM) == form and match_pattern(shape + REQUEST * 8, header, end, numbers):
-            return number
-    return -1
 
 
 @part
@@ -189,15 +182,14 @@ def _write_answer(known: int, shape: int, form: int, out: int, size: int, found:
     places, count, stretches = get(known, _PLACES), get(known, PLACE_COUNT), get(known, _STRETCHES)
     header_size = size_pattern(pattern, numbers)
     is_copied = found * _LARGE > size + _LARGE
-    more = _HEAD_SIZE + header_size + (size if is_copied else 0)
+    more = HEAD_SIZE + header_size + (size if is_copied else 0)
     if more > get(known, _OUT) + get(known, _OUT_SIZE) - out:
         return 0
     if count + 1 + (0 if is_copied else found) > get(known, _MOST_PLACES):
         return 0
-    store_32(out, _SIZE_SIZE + header_size + size)
-    store_32(out + 4, form << 24 | header_size)
-    end = out + _HEAD_SIZE + header_size
-    write_pattern(pattern, numbers, out + _HEAD_SIZE, end)
+    header = write_head(out, form, header_size, size)
+    end = header + header_size
+    write_pattern(pattern, numbers, header, end)
     count = _add_place(places, count, out, more)
     for number in range(found):
         place = get(stretches + number * (_PLACE * 8), 0)
@@ -208,12 +200,12 @@ def _write_answer(known: int, shape: int, form: int, out: int, size: int, found:
         else:
             count = _add_place(places, count, place, length)
     put(known, PLACE_COUNT, count)
-    put(known, SIZE, get(known, SIZE) + _HEAD_SIZE + header_size + size)
+    put(known, SIZE, get(known, SIZE) + HEAD_SIZE + header_size + size)
     return end
 
 
 @part
-def _answer(known: int, shapes: int, number: int, form: int, out: int) -> tuple[int, int]:
+def _answer(known: int, shapes: int, number: int, out: int) -> tuple[int, int]:
     """Answer the pull whose numbers were read: where the answer ends in `out`, or 0 and a reason."""
     shape, numbers = shapes + number * (SHAPE_WIDTH * 8), get(known, _SCRATCH)
     offset, commit_offset, opaque = get(numbers, OFFSET), get(numbers, COMMIT_OFFSET), get(numbers, OPAQUE)
@@ -233,7 +225,7 @@ def _answer(known: int, shapes: int, number: int, form: int, out: int) -> tuple[
     put(numbers, NEXT_OFFSET, offset + entries)
     put(numbers, HIGH_OFFSET, high)
     put(numbers, LOW_OFFSET, get(shape, LOW))
-    end = _write_answer(known, shape, form, out, size, found)
+    end = _write_answer(known, shape, get(shape, FORM), out, size, found)
     if end == 0:
         return 0, ENOUGH if get(known, PULLS) > 0 else NOT_PLAIN
     _note_run(known, number, records, size, offset + entries, commit_offset)
@@ -253,22 +245,19 @@ def take_pulls(known: int, shapes: int, shape_count: int, begin: int, end: int) 
     first, at, limit = get(known, RECEIVED) + begin, get(known, RECEIVED) + begin, get(known, RECEIVED) + end
     out, frame_limit, header_limit = get(known, _OUT), get(known, FRAME_LIMIT), get(known, HEADER_LIMIT)
     numbers, shape, reason, pulls = get(known, _SCRATCH), variable(0), variable(ENDED), variable(0)
-    while limit - at >= _HEAD_SIZE:
-        size, form, header_size = load_i32(at), load_i32(at + 4) >> 24, load_i32(at + 4) & 0xFF_FFFF
-        if size != header_size + _SIZE_SIZE or size > frame_limit - _SIZE_SIZE or header_size > header_limit:
-            reason = NOT_KNOWN
-            break
-        after = at + _SIZE_SIZE + size
-        if after > limit:
+    while True:
+        after = find_end(at, limit, frame_limit, header_limit)
+        if after <= 0:
+            reason = -after
             break
         if pulls >= MOST_PULLS or get(known, SIZE) >= ENOUGH_BYTES:
             reason = ENOUGH
             break
-        found = _find_shape(shapes, shape_count, shape, form, at + _HEAD_SIZE, after, numbers)
+        found = find_shape(shapes, shape_count, SHAPE_WIDTH, shape, at, after, numbers)
         if found < 0:
             reason = NOT_KNOWN
             break
-        written, reason = _answer(known, shapes, found, form, out)
+        written, reason = _answer(known, shapes, found, out)
         if written == 0:
             break
         out, shape, at = written, found, after

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
@@ -98,6 +98,43 @@ async def connect_from(sender: Host, host: Host) -> socket.socket:
     return made
 
 
+ANYBODY = Host("127.0.0.1", 0)
+
+
+class Caller:
+    """A connection, and requests over it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._data = b""
+        self._opaque = 10**6
+
+    @classmethod
+    async def connect(cls, host: Host, sender: Host = ANYBODY) -> Self:
+        return cls(*await asyncio.open_connection(sock=await connect_from(sender, host)))
+
+    async def answers(self, count: int) -> list[Frame]:
+        """The next `count` frames."""
+        frames: list[Frame] = []
+        async with asyncio.timeout(SECONDS):
+            while len(frames) < count:
+                data = await self.reader.read(1 << 20)
+                assert data, f"closed after {len(frames)} of {count} answers"
+                more, end = split_frames(self._data + data)
+                frames += more
+                self._data = (self._data + data)[end:]
+        return frames
+
+    async def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command:
+        self._opaque += 1
+        self.writer.write(encode_command(Command(code, fields, body, self._opaque)))
+        while True:
+            for answer in map(decode_command, await self.answers(1)):
+                if answer.is_answer:  # not something that the broker tells us
+                    assert answer.opaque == self._opaque
+                    return answer
+
+
 def opaque_of(frame: Frame) -> int:
     return decode_command(frame).opaque
 
@@ -137,6 +174,12 @@ def a_plain(random: Random, opaque: int) -> Command:
         fields = {LONG_NAMES[name]: value for name, value in fields.items() if name in LONG_NAMES}
         return Command(10, fields, body, opaque, flag, form=form)
     return Command(310, fields, body, opaque, flag, form=form)
+
+
+def a_send_elsewhere(random: Random, opaque: int) -> Command:
+    request = a_plain(random, opaque)
+    fields = {**request.fields, "b" if "b" in request.fields else "topic": "elsewhere"}
+    return Command(request.code, fields, request.body, opaque, form=request.form)
 
 
 def an_odd_one(random: Random, opaque: int) -> Command:

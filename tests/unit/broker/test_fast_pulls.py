@@ -13,58 +13,26 @@ import pytest
 
 from embermq.broker.broker import Broker
 from embermq.broker.stages import ENGINE
-from embermq.format.command import ONEWAY, Command, decode_command, encode_command
-from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, split_frames
+from embermq.format.command import ONEWAY, Command, encode_command
+from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame
 from embermq.format.heartbeat_body import Consumes, Heartbeat, encode_heartbeat
 from embermq.format.stats_body import StatsKind
 from embermq.format.tables import OffsetTable
 from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.flags import Permission
-from embermq.model.message import Host
 from embermq.model.subscription import Subscribed
 from embermq.model.topic import TopicConfig
 from embermq.net.connection import Connection
-from tests.unit.broker.both_ways import SECONDS, SENDER, a_plain, connect_from, opaque_of, serving
+from tests.unit.broker.both_ways import SENDER, Caller, a_send_elsewhere, opaque_of, serving
 from tests.unit.broker.brokers import pull_fields, send_fields, until
 
 CASES = [pytest.param(6), pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])]
-ANYBODY = Host("127.0.0.1", 0)
 QUEUES = 3
 MESSAGES = 900
 
 
-class Client:
-    """A connection, and requests over it."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-        self._data = b""
-        self._opaque = 10**6
-
-    @classmethod
-    async def connect(cls, host: Host, sender: Host = ANYBODY) -> Client:
-        return cls(*await asyncio.open_connection(sock=await connect_from(sender, host)))
-
-    async def answers(self, count: int) -> list[Frame]:
-        """The next `count` frames."""
-        frames: list[Frame] = []
-        async with asyncio.timeout(SECONDS):
-            while len(frames) < count:
-                data = await self.reader.read(1 << 20)
-                assert data, f"closed after {len(frames)} of {count} answers"
-                more, end = split_frames(self._data + data)
-                frames += more
-                self._data = (self._data + data)[end:]
-        return frames
-
-    async def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command:
-        self._opaque += 1
-        self.writer.write(encode_command(Command(code, fields, body, self._opaque)))
-        while True:
-            for answer in map(decode_command, await self.answers(1)):
-                if answer.is_answer:  # not something that the broker tells us
-                    assert answer.opaque == self._opaque
-                    return answer
+class Client(Caller):
+    """A connection, and pulls over it."""
 
     async def pull(self, offset: int = 0, **fields: Any) -> Command:
         return await self.ask(RequestCode.PULL_MESSAGE, pull_fields(offset=offset, **fields))
@@ -143,12 +111,6 @@ def a_stream(random: Random, count: int) -> tuple[list[bytes], int]:
     cuts = sorted(random.sample(range(1, len(data)), random.randrange(10, 50)))
     reads = [data[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     return reads, sum(1 for request in requests if not request.is_oneway)
-
-
-def a_send_elsewhere(random: Random, opaque: int) -> Command:
-    request = a_plain(random, opaque)
-    fields = {**request.fields, "b" if "b" in request.fields else "topic": "elsewhere"}
-    return Command(request.code, fields, request.body, opaque, form=request.form)
 
 
 class Outcome(NamedTuple):
@@ -317,9 +279,9 @@ def test_files_that_are_deleted_are_not_read_and_not_kept(tmp_path: Path) -> Non
             assert (answer.code, answer.fields["minOffset"]) == (ResponseCode.SUCCESS, str(low))
         assert taken(broker) > before
         chain.delete_oldest(lambda file: True, limit=1)
-        assert broker._fast_pulls is not None
+        assert broker._fast is not None
         for _ in range(2):
-            broker._fast_pulls.expire()
+            broker._fast.pulls.expire()
         assert str(first) not in mapped_files() and len(chain.files) == files - 3
         assert sum(str(chain.paths[0]) in line for line in mapped_files().splitlines()) <= len(chain.files) + 4
 
@@ -359,8 +321,8 @@ def test_a_client_that_does_not_read_gets_no_more_than_a_few_answers(tmp_path: P
         ]
         before = broker.statistics.totals.found
         client.writer.write(b"".join(map(encode_command, requests)))
-        assert broker._fast_pulls is not None
-        (connection,) = broker._fast_pulls._readers
+        assert broker._fast is not None
+        (connection,) = broker._fast.pulls._readers
         assert isinstance(connection, Connection) and connection._transport is not None
         await until(lambda: connection.is_blocked)
         waiting = connection._transport.get_write_buffer_size()

@@ -25,7 +25,6 @@ from embermq.kernels.pulls import (
     _RUNS,
     _SCRATCH,
     _STRETCHES,
-    ANSWER,
     FILE_COUNT,
     FILES,
     FRAME_LIMIT,
@@ -35,7 +34,6 @@ from embermq.kernels.pulls import (
     PULLS,
     RECEIVED,
     RECEIVED_SIZE,
-    REQUEST,
     RUN_COUNT,
     RUN_WIDTH,
     SHAPE_WIDTH,
@@ -45,6 +43,7 @@ from embermq.kernels.pulls import (
     WINDOW_END,
     take_pulls,
 )
+from embermq.kernels.shapes import ANSWER, REQUEST
 from tests.unit.kernels.guarded_memory import GuardedMemory
 from tests.unit.kernels.pulled_frames import FILE_SIZE, PulledQueues
 

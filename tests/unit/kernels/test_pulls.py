@@ -14,15 +14,11 @@ from embermq.format.command import decode_command, encode_command
 from embermq.format.frame import split_frames
 from embermq.kernels.memory import address_of
 from embermq.kernels.pulls import (
-    ENDED,
-    ENOUGH,
     FILE_COUNT,
     FILES,
     FRAME_LIMIT,
     HEADER_LIMIT,
     MOST_PULLS,
-    NOT_KNOWN,
-    NOT_PLAIN,
     OTHER_WINDOW,
     PLACE_COUNT,
     PULLS,
@@ -38,6 +34,7 @@ from embermq.kernels.pulls import (
     PullMemory,
     take_pulls,
 )
+from embermq.kernels.shapes import ENDED, ENOUGH, NOT_KNOWN, NOT_PLAIN
 from tests.unit.kernels.pulled_frames import PER_FILE, PulledQueues
 from tests.unit.kernels.sent_frames import CASES
 

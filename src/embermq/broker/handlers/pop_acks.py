@@ -5,12 +5,13 @@ Acks of one read that are of the same pop become one record. All are answered wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from embermq.broker.handlers.paging import read_body
 from embermq.broker.pop.answering import Answering
-from embermq.broker.pop.giving import Giving
+from embermq.broker.pop.giving import Finish, Giving
 from embermq.broker.pop.in_flight import InFlight
 from embermq.broker.pop.order_acks import Acked, OrderAcks
 from embermq.broker.pop.revive_log import ReviveLog
@@ -30,10 +31,18 @@ from embermq.rpc.router import Answer, Handler, check_body
 BATCHED: Final = (RequestCode.ACK_MESSAGE,)
 
 
-class _Alike(NamedTuple):
-    """Acks of one pop and queue."""
+class AckKey(NamedTuple):
+    """What acks are of: one pop and queue."""
 
-    acked: Acked  # the first
+    topic: str
+    group: str
+    queue: int
+    handle: Handle
+
+
+class _Alike(NamedTuple):
+    """Acks of one read that differ in their offsets alone: these, and which ones their queue has."""
+
     low: int
     high: int
     offsets: list[int]
@@ -73,6 +82,7 @@ class AckHandlers:
     def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
         """Take the acks of one read: those of one pop and queue differ in their offsets alone."""
         taken: list[Command] = []
+        acks: dict[AckKey, list[int]] = {}
         alike: dict[tuple[str | None, ...], _Alike] = {}
         for request in requests:
             fields = request.fields
@@ -95,14 +105,15 @@ class AckHandlers:
             except Exception as error:
                 self._answering.tell_all(peer, [request], error)
                 continue
-            alike.setdefault(shape, _Alike(acked, low, high, [])).offsets.append(acked.offset)
+            key = AckKey(acked.topic, acked.group, acked.queue, acked.handle)
+            alike.setdefault(shape, _Alike(low, high, acks.setdefault(key, []))).offsets.append(acked.offset)
             taken.append(request)
         if taken:
-            self._store(
-                [self._take_back(*each.acked[:3], each.acked.handle, each.offsets) for each in alike.values()],
-                peer,
-                taken,
-            )
+            self.store(acks, peer, len(taken), partial(self._answering.tell_all, peer, taken))
+
+    def store(self, acks: Mapping[AckKey, Sequence[int]], peer: Peer, count: int, tell: Finish) -> None:
+        """Have `count` requests of `peer` answered, by `tell`, when the disk has these acks of messages that it had."""
+        self._store([self._take_back(*key, offsets) for key, offsets in acks.items()], peer, count, tell)
 
     def ack(self, peer: Peer, request: Command) -> Answer:
         self.receive(peer, [request])
@@ -119,7 +130,7 @@ class AckHandlers:
         if ordered:
             self._answering.tell_after(self._secure(drafts), peer, request, make_answer(request))
         elif drafts:
-            self._store(drafts, peer, [request])
+            self._store(drafts, peer, 1, partial(self._answering.tell_all, peer, [request]))
         else:
             return make_answer(request)
         return None
@@ -152,14 +163,12 @@ class AckHandlers:
         self._giving.store(drafts, lambda error: self._answering.tell(peer, request, answer, error))
         return None
 
-    def _store(self, drafts: Sequence[DraftFields], peer: Peer, requests: Sequence[Command]) -> None:
-        """Answer when the disk has these acks."""
-
+    def _store(self, drafts: Sequence[DraftFields], peer: Peer, count: int, tell: Finish) -> None:
         def finish(error: Exception | None) -> None:
-            peer.settle(len(requests))
-            self._answering.tell_all(peer, requests, error)
+            peer.settle(count)
+            tell(error)
 
-        peer.owe(len(requests))
+        peer.owe(count)
         try:
             self._giving.store(drafts, finish)
         except EmberError as error:
@@ -179,7 +188,7 @@ class AckHandlers:
         handle = parse_handle(read_text(fields, "extraInfo"))
         topic, group = read_text(fields, "topic"), read_text(fields, "consumerGroup")
         queue, offset = read_integer(fields, "queueId", limit=I32), read_integer(fields, "offset")
-        low, high = self._check(topic, group, queue, handle)
+        low, high = self.check(topic, group, queue, handle)
         if not low <= offset < high + is_end_allowed:
             raise NotPopped(
                 f"{topic}/{queue} has no message {offset}; it holds [{low}, {high}). Send topic, queue and offset as "
@@ -187,7 +196,7 @@ class AckHandlers:
             )
         return Acked(topic, group, queue, offset, handle), low, high
 
-    def _check(self, topic: str, group: str, queue: int, handle: Handle) -> tuple[int, int]:
+    def check(self, topic: str, group: str, queue: int, handle: Handle) -> tuple[int, int]:
         """The offsets of the queue, if such messages can have been popped from it. Raises a RequestError."""
         config = self._tables.topics.read(topic)
         if not 0 <= queue < config.read_queues:
@@ -216,7 +225,7 @@ class AckHandlers:
         ordered: list[Acked] = []
         for group, origin, kind, queue, handle, offsets in elements:
             topic = origin if kind == NORMAL else retry_topic_of(origin, group, version=kind)
-            low, high = self._check(topic, group, queue, handle)
+            low, high = self.check(topic, group, queue, handle)
             known = [offset for offset in offsets if low <= offset <= high]
             if handle.is_fifo:
                 ordered += [Acked(topic, group, queue, offset, handle) for offset in known]

@@ -8,8 +8,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Final
 
 from embermq.errors import EmberError
-from embermq.format.command import ONEWAY, Command, encode_command, make_answer
-from embermq.format.frame import FRAME_HEAD, JSON_FORM, encode_frame
+from embermq.format.command import ONEWAY, Command, decode_command, encode_command, make_answer
+from embermq.format.frame import FRAME_HEAD, JSON_FORM, encode_frame, split_frames
 from embermq.model.codes import ResponseCode
 from embermq.rpc.outcome import make_refusal
 from embermq.rpc.peer import Peer
@@ -69,6 +69,15 @@ class Answering:
                 parts.append(answer)
         if parts:
             peer.write(b"".join(parts))
+
+    def tell_written(self, peer: Peer, code: int, answers: bytes, count: int, error: Exception | None = None) -> None:
+        """The same for `count` requests of one code, whose answers that all is well are written already."""
+        if error is None:
+            self._observe(code, ResponseCode.SUCCESS, 0.0, count)
+            peer.write(answers)
+            return
+        written = [decode_command(frame) for frame in split_frames(answers)[0]]
+        self.tell_all(peer, [Command(code, {}, b"", each.opaque, form=each.form) for each in written], error)
 
     def tell_after(self, work: Coroutine[object, object, None], peer: Peer, request: Command, answer: Command) -> None:
         """Send an answer when `work` is done."""
