@@ -29,7 +29,7 @@ from embermq.broker.learned_headers import (
 from embermq.broker.pop.answering import Answering
 from embermq.errors import EmberError
 from embermq.format.command import Command, make_answer
-from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, FrameLimits
+from embermq.format.frame import BINARY_FORM, FRAME_HEAD, JSON_FORM, Frame, FrameLimits
 from embermq.format.pop_fields import parse_handle
 from embermq.kernels.acks import (
     ACK_WIDTH,
@@ -70,6 +70,7 @@ from embermq.rpc.peer import Peer
 MOST_ACKS: Final = 512  # of one call: as many as may be in hand, and some
 OUT_SIZE: Final = 128 * MOST_ACKS  # bytes of answers
 _ACK: Final = RequestCode.ACK_MESSAGE
+_POP: Final = b'{"code":%d,' % RequestCode.POP_MESSAGE
 _WORDS: Final = rb"(\d+) (\d+) (\d+) (\d+) \d+ [^ \"]+ (\d+) (\d+)"  # of a handle, all of whose numbers change
 _HANDLE_NUMBERS: Final = (START, POP_TIME, INVISIBLE, REVIVE_QUEUE, OTHER_QUEUE, OTHER_OFFSET)
 _HANDLE: Final = Changing(
@@ -139,6 +140,11 @@ class FastAcks:
             take_some=lambda begin, end: self._take_some(peer, begin, end),
             learn=lambda begin, end: self._learn(peer, begin, end),
         )
+
+    def is_pop(self, begin: int, end: int) -> bool:
+        """Whether the next request is a POP, as clients write it."""
+        header = begin + FRAME_HEAD.size
+        return end - header >= len(_POP) and self._received.view[header : header + len(_POP)] == _POP
 
     def _take_some(self, peer: Peer, begin: int, end: int) -> tuple[int, int]:
         """Take some acks: how many bytes they take, and why not all."""

@@ -35,10 +35,14 @@ class FastRequests:
 
     def take(self, peer: Requester, begin: int, end: int) -> int:
         """Take what can be taken; how many bytes that is."""
-        takers: list[Take] = [self.sends.take, self.pulls.take, self.acks.take, self.ends.take]
-        first = 2 if self.acks.knows(peer) else 1 if self.pulls.knows(peer) else 0
-        takers.insert(0, takers.pop(first))
+        takers: list[Take] = [self.sends.take, self.pulls.take, self.ends.take, self.acks.take]
         at, in_vain, turn = begin, 0, 0
+        if self.acks.knows(peer):
+            at += self.acks.take(peer, begin, end)
+            if at == end or self.acks.is_pop(at, end):  # which follows its acks, and nobody here takes
+                return at - begin
+        elif self.pulls.knows(peer):
+            takers[:2] = reversed(takers[:2])
         while at < end and in_vain < len(takers) and not peer.is_blocked:
             taken = takers[turn % len(takers)](peer, at, end)
             at, turn = at + taken, turn + 1

@@ -132,8 +132,10 @@ class PopReader:
     def start(self, ask: Ask, topic: str, queue: int) -> int:
         """Where the group goes on, or begins, in a queue."""
         found = self._progress.find(topic, ask.group, queue)
-        if found is not None:
-            return found
+        return self._first(ask, topic, queue) if found is None else found
+
+    def _first(self, ask: Ask, topic: str, queue: int) -> int:
+        """Where a group begins that never read the queue."""
         low, high = self._tables.store.offsets(topic, queue=queue)
         if not ask.begins_at_end or topic.startswith(RETRY_PREFIX):
             return low
@@ -166,14 +168,35 @@ class PopReader:
         if taking.left <= 0:
             taking.rest += max(self._tables.store.offsets(topic, queue=queue)[1] - offset, 0)
             return
-        offset, found = self._find(taking, key, offset)
-        if found.records:
-            popped = self._add(taking, topic, kind, queue, found, start=offset)
-            delivery = Delivery(topic, ask.group, queue, offset, taking.pop_time, self._broker)
-            taking.checkpoints.append(Checkpoint(delivery, tuple(popped.offsets), ask.invisible_ms))
-            taking.steps.append((key, found.next_offset))
-        elif found.status in _PASSED_OVER:
-            self._progress.pass_over(key, found.next_offset)
+        run = self._take_run(taking, topic, queue, offset) if kind == NORMAL else None
+        if run is not None:
+            offsets, next_offset = tuple(run), run.stop
+        else:
+            offset, found = self._find(taking, key, offset)
+            if not found.records:
+                if found.status in _PASSED_OVER:
+                    self._progress.pass_over(key, found.next_offset)
+                return
+            offsets, next_offset = tuple(self._add(taking, topic, kind, queue, found, start=offset)), found.next_offset
+        delivery = Delivery(topic, ask.group, queue, offset, taking.pop_time, self._broker)
+        taking.checkpoints.append(Checkpoint(delivery, offsets, ask.invisible_ms))
+        taking.steps.append((key, next_offset))
+
+    def _take_run(self, taking: Taking, topic: str, queue: int, start: int) -> range | None:
+        """Take messages that follow each other as they lie, and tell their offsets; None if something is unusual."""
+        ask = taking.ask
+        if ask.accept is not None or ask.wanted is not None:
+            return None
+        found = self._tables.store.read_bytes(
+            topic, queue=queue, offset=start, limit=taking.left, max_bytes=MOST_BYTES - taking.size
+        )
+        if found.records == 0 or found.records != found.next_offset - start:
+            return None
+        taking.parts += found.parts
+        taking.rest += max(found.max_offset - found.next_offset, 0)
+        offsets = range(start, found.next_offset)
+        self._note(taking, topic, PoppedQueue(NORMAL, queue, start, offsets), found.size)
+        return offsets
 
     def _take_in_order(self, taking: Taking, topic: str, queue: int) -> None:
         ask = taking.ask
@@ -220,9 +243,11 @@ class PopReader:
             self._in_flight.restart(key)
             self._progress.restart(key, reset)
             return reset
-        offset = self.start(ask, topic, queue)
-        if self._progress.find(topic, group, queue) is None:
-            self._tables.offsets.commit(topic, group, queue, offset)
+        known = self._progress.find(topic, group, queue)
+        if known is not None:
+            return known
+        offset = self._first(ask, topic, queue)
+        self._tables.offsets.commit(topic, group, queue, offset)
         return offset
 
     def _find(self, taking: Taking, key: Key, offset: int) -> tuple[int, Found]:
@@ -250,7 +275,8 @@ class PopReader:
             self._statistics.count_get(topic, queue, taking.ask.group, 0, 0)
         return found
 
-    def _add(self, taking: Taking, topic: str, kind: int, queue: int, found: Found, *, start: int) -> PoppedQueue:
+    def _add(self, taking: Taking, topic: str, kind: int, queue: int, found: Found, *, start: int) -> list[int]:
+        """Take what was found; its offsets."""
         offsets: list[int] = []
         size = 0
         for offset, position, data in found.records:
@@ -261,12 +287,14 @@ class PopReader:
             else:
                 handle = format_handle(taking.handle(start), kind, queue, offset)
                 taking.parts.append(_as_origin(decode_record(data, position), taking.ask.topic.name, handle))
-        popped = PoppedQueue(kind, queue, start, offsets)
+        self._note(taking, topic, PoppedQueue(kind, queue, start, offsets), size)
+        return offsets
+
+    def _note(self, taking: Taking, topic: str, popped: PoppedQueue, size: int) -> None:
         taking.queues.append(popped)
-        taking.count += len(offsets)
+        taking.count += len(popped.offsets)
         taking.size += size
-        self._statistics.count_get(topic, queue, taking.ask.group, len(offsets), size)
-        return popped
+        self._statistics.count_get(topic, popped.queue, taking.ask.group, len(popped.offsets), size)
 
 
 def _as_origin(record: Record, topic: str, handle: str) -> bytes:
