@@ -20,6 +20,7 @@ from embermq.errors import BadFrame, CallTimeout, ConnectionLost
 from embermq.format.command import ONEWAY, Command, encode_head
 from embermq.format.frame import MAX_FRAME_SIZE, FrameLimits, split_frames, whole_size
 from embermq.kernels.commands import decode_command
+from embermq.model.codes import RequestCode
 from embermq.model.message import Host
 from embermq.net.gathered_write import plain_descriptor, write_parts, write_places
 from embermq.net.receiving import LARGE_FRAME, READ_SIZE, ReceiveBuffer
@@ -43,10 +44,11 @@ class ConnectionLimits(NamedTuple):
 
 DEFAULT_LIMITS = ConnectionLimits()
 
-# How many requests are handed on at a time. Those with a body bring something and have small answers; those
-# without one ask for something, and what they get is many times as large.
+# How many requests are handed on at a time. Those with a body bring something and have small answers, and so do some
+# without one; the others ask for something, and what they get is many times as large.
 BRINGING = 256
 ASKING = 8
+_BRINGING_CODES = frozenset({RequestCode.ACK_MESSAGE, RequestCode.END_TRANSACTION})
 
 MOST_UNASKED = 64  # frames in a row that `take` is not asked for, where it could not take any
 
@@ -423,4 +425,4 @@ def _host(name: object) -> Host:
 
 def _brings(request: Command) -> bool:
     """Whether a request brings something, or wants no answer: many of those make no large answers."""
-    return bool(request.body) or bool(request.flag & ONEWAY)
+    return bool(request.body) or bool(request.flag & ONEWAY) or request.code in _BRINGING_CODES

@@ -117,3 +117,15 @@ def test_who_does_not_read_is_closed_when_too_much_waits_for_it(caplog: pytest.L
     with_server(work)
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "it does not read its answers: more than 16777216 bytes wait" in said
+
+
+@pytest.mark.parametrize(("code", "is_together"), [(11, False), (200_051, True), (37, True)])
+def test_acks_and_ends_of_transactions_are_handed_on_together_without_a_body(code: int, is_together: bool) -> None:
+    async def work(answering: Answering, client: socket.socket) -> None:
+        answering.answers_now = False
+        requests = [make_request(code, {"n": "1"}) for _ in range(40)]
+        await asyncio.get_running_loop().sock_sendall(client, b"".join(map(encode_command, requests)))
+        await until(lambda: len(answering.taken) == 40)
+        assert (answering.calls < 5) is is_together  # one if they came with one read
+
+    with_server(work)
