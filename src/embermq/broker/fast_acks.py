@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from embermq.broker.fast_sends import Received
-from embermq.broker.fast_shapes import AskingPeer, ShapeTable, take_known
+from embermq.broker.fast_shapes import MOST_SHAPES, AskingPeer, ShapeTable, take_known
 from embermq.broker.handlers.pop_acks import AckHandlers, AckKey
 from embermq.broker.learned_headers import (
     Changing,
@@ -69,6 +69,7 @@ from embermq.rpc.peer import Peer
 
 MOST_ACKS: Final = 512  # of one call: as many as may be in hand, and some
 OUT_SIZE: Final = 128 * MOST_ACKS  # bytes of answers
+_LEARNING_COST: Final = 8  # acks that are taken pay for one shape
 _ACK: Final = RequestCode.ACK_MESSAGE
 _POP: Final = b'{"code":%d,' % RequestCode.POP_MESSAGE
 _WORDS: Final = rb"(\d+) (\d+) (\d+) (\d+) \d+ [^ \"]+ (\d+) (\d+)"  # of a handle, all of whose numbers change
@@ -104,6 +105,14 @@ class AckShape(NamedTuple):
         return [self.form, *self.request.row, *_ANSWERS[self.form].row]
 
 
+class _Acker(ShapeTable[AckShape]):
+    """The shapes of one connection's acks."""
+
+    def __init__(self) -> None:
+        super().__init__(SHAPE_WIDTH)
+        self.credit = MOST_SHAPES * _LEARNING_COST  # for shapes to be learned
+
+
 class FastAcks:
     """Takes acks of connections. All of it runs in the event loop."""
 
@@ -113,7 +122,7 @@ class FastAcks:
         self._received = received
         self._handlers = handlers
         self._answering = answering
-        self._tables: dict[Peer, ShapeTable[AckShape]] = {}
+        self._ackers: dict[Peer, _Acker] = {}
         self._memory = memory = AckMemory(most_acks=MOST_ACKS, out_size=OUT_SIZE)
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
         memory.numbers[FRAME_LIMIT], memory.numbers[HEADER_LIMIT] = frame_limits
@@ -121,15 +130,15 @@ class FastAcks:
 
     @property
     def has_readers(self) -> bool:
-        return bool(self._tables)
+        return bool(self._ackers)
 
     def knows(self, peer: Peer) -> bool:
         """Whether this peer was seen to acknowledge something."""
-        return peer in self._tables
+        return peer in self._ackers
 
     def forget(self, peer: Peer) -> None:
         """A connection is closed."""
-        self._tables.pop(peer, None)
+        self._ackers.pop(peer, None)
 
     def take(self, peer: AskingPeer, begin: int, end: int) -> int:
         """Take the acks at the beginning of what was received, as far as kernels can; how many bytes they take."""
@@ -148,11 +157,11 @@ class FastAcks:
 
     def _take_some(self, peer: Peer, begin: int, end: int) -> tuple[int, int]:
         """Take some acks: how many bytes they take, and why not all."""
-        table = self._tables.get(peer)
-        if table is None:
+        acker = self._ackers.get(peer)
+        if acker is None:
             return 0, NOT_KNOWN
         memory, numbers = self._memory, self._memory.numbers
-        taken = take_acks(memory.address, table.address, len(table.shapes), begin, end)
+        taken = take_acks(memory.address, acker.address, len(acker.shapes), begin, end)
         reason, count, size = numbers[REASON], numbers[ACKS], numbers[ANSWERS_SIZE]
         runs = memory.runs[: numbers[RUNS] * RUN_WIDTH].tolist()
         rows = memory.acks[: count * ACK_WIDTH].tolist()
@@ -160,7 +169,7 @@ class FastAcks:
         for run in range(0, len(runs), RUN_WIDTH):
             first, run_count, low, high = runs[run + RUN_FIRST : run + RUN_WIDTH]
             offsets = rows[first * ACK_WIDTH : (first + run_count) * ACK_WIDTH : ACK_WIDTH]
-            key = _key_of(table.shapes, runs[run : run + RUN_FIRST])
+            key = _key_of(acker.shapes, runs[run : run + RUN_FIRST])
             usual = self._usual(key, offsets, low, high)
             if usual:
                 acks.setdefault(key, []).extend(usual)
@@ -172,6 +181,7 @@ class FastAcks:
         if count:
             tell = partial(self._answering.tell_written, peer, _ACK, memory.answers[:size].tobytes(), count)
             self._handlers.store(acks, peer, count, tell)
+            acker.credit = min(acker.credit + count, MOST_SHAPES * _LEARNING_COST)
             self.taken += count
         return taken, reason
 
@@ -188,15 +198,19 @@ class FastAcks:
         return list(takewhile(lambda offset: least <= offset <= most, offsets))
 
     def _learn(self, peer: Peer, begin: int, end: int) -> bool:
-        """Learn the shape of the ack that comes next."""
+        """Learn the shape of the ack that comes next, unless so many were learned in vain that it is not worth it."""
+        acker = self._ackers.get(peer) or _Acker()
+        if acker.credit < _LEARNING_COST or peer.is_closed:
+            return False
         frame = find_frame(self._received.view, begin, end, _ACK)
-        shape = None if frame is None or peer.is_closed else shape_of(frame)
+        if frame is None:
+            return False
+        self._ackers[peer] = acker
+        acker.credit -= _LEARNING_COST
+        shape = shape_of(frame)
         if shape is None:
             return False
-        table = self._tables.get(peer)
-        if table is None:
-            table = self._tables[peer] = ShapeTable(SHAPE_WIDTH)
-        table.add(shape, shape.row())
+        acker.add(shape, shape.row())
         return True
 
 

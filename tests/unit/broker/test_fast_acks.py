@@ -14,6 +14,7 @@ import pytest
 
 from embermq.broker.broker import Broker
 from embermq.broker.fast_acks import FastAcks, shape_of
+from embermq.broker.fast_shapes import MOST_SHAPES
 from embermq.format.command import ONEWAY, Command, decode_command, encode_command
 from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, split_frames
 from embermq.format.pop_records import ACK_TAG, BATCH_ACK_TAG, decode_ack
@@ -271,6 +272,17 @@ def test_a_closed_connection_is_forgotten(tmp_path: Path) -> None:
         assert fast_acks(broker).has_readers
         client.writer.close()
         await until(lambda: not fast_acks(broker).has_readers)
+
+    with_filled(tmp_path, work)
+
+
+def test_a_client_whose_acks_are_never_alike_is_left_to_ordinary_code(tmp_path: Path) -> None:
+    async def work(broker: Broker, client: Caller) -> None:
+        before = fast_acks(broker).taken
+        for part in range(8):
+            acks = [an_ack(number, 0, number % MESSAGES, bname=f"broker-{part}-{number}") for number in range(100)]
+            assert {answer.code for answer in await tell(client, *acks)} == {ResponseCode.SUCCESS}
+        assert MOST_SHAPES <= fast_acks(broker).taken - before < 2 * MOST_SHAPES  # of 800
 
     with_filled(tmp_path, work)
 
