@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from embermq.broker.fast_sends import Received
-from embermq.broker.fast_shapes import MOST_SHAPES, AskingPeer, ShapeTable, take_known
+from embermq.broker.fast_shapes import MOST_SHAPES, AskingPeer, ShapeTable, ShapeTaker
 from embermq.broker.handlers.pop_acks import AckHandlers, AckKey
 from embermq.broker.learned_headers import (
     Changing,
@@ -65,7 +65,6 @@ from embermq.kernels.patterns import (
 from embermq.kernels.shapes import NOT_KNOWN, NOT_PLAIN
 from embermq.model.codes import RequestCode
 from embermq.model.pop import Handle
-from embermq.rpc.peer import Peer
 
 MOST_ACKS: Final = 512  # of one call: as many as may be in hand, and some
 OUT_SIZE: Final = 128 * MOST_ACKS  # bytes of answers
@@ -113,51 +112,29 @@ class _Acker(ShapeTable[AckShape]):
         self.credit = MOST_SHAPES * _LEARNING_COST  # for shapes to be learned
 
 
-class FastAcks:
-    """Takes acks of connections. All of it runs in the event loop."""
+class FastAcks(ShapeTaker[AskingPeer, _Acker]):
+    """Takes acks of connections."""
 
     def __init__(
         self, received: Received, handlers: AckHandlers, answering: Answering, frame_limits: FrameLimits
     ) -> None:
+        super().__init__()
         self._received = received
         self._handlers = handlers
         self._answering = answering
-        self._ackers: dict[Peer, _Acker] = {}
         self._memory = memory = AckMemory(most_acks=MOST_ACKS, out_size=OUT_SIZE)
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
         memory.numbers[FRAME_LIMIT], memory.numbers[HEADER_LIMIT] = frame_limits
         self.taken = 0  # acks since the start
-
-    @property
-    def has_readers(self) -> bool:
-        return bool(self._ackers)
-
-    def knows(self, peer: Peer) -> bool:
-        """Whether this peer was seen to acknowledge something."""
-        return peer in self._ackers
-
-    def forget(self, peer: Peer) -> None:
-        """A connection is closed."""
-        self._ackers.pop(peer, None)
-
-    def take(self, peer: AskingPeer, begin: int, end: int) -> int:
-        """Take the acks at the beginning of what was received, as far as kernels can; how many bytes they take."""
-        return take_known(
-            peer,
-            begin,
-            end,
-            take_some=lambda begin, end: self._take_some(peer, begin, end),
-            learn=lambda begin, end: self._learn(peer, begin, end),
-        )
 
     def is_pop(self, begin: int, end: int) -> bool:
         """Whether the next request is a POP, as clients write it."""
         header = begin + FRAME_HEAD.size
         return end - header >= len(_POP) and self._received.view[header : header + len(_POP)] == _POP
 
-    def _take_some(self, peer: Peer, begin: int, end: int) -> tuple[int, int]:
+    def _take_some(self, peer: AskingPeer, begin: int, end: int) -> tuple[int, int]:
         """Take some acks: how many bytes they take, and why not all."""
-        acker = self._ackers.get(peer)
+        acker = self._readers.get(peer)
         if acker is None:
             return 0, NOT_KNOWN
         memory, numbers = self._memory, self._memory.numbers
@@ -197,15 +174,15 @@ class FastAcks:
             return offsets
         return list(takewhile(lambda offset: least <= offset <= most, offsets))
 
-    def _learn(self, peer: Peer, begin: int, end: int) -> bool:
+    def _learn(self, peer: AskingPeer, begin: int, end: int) -> bool:
         """Learn the shape of the ack that comes next, unless so many were learned in vain that it is not worth it."""
-        acker = self._ackers.get(peer) or _Acker()
+        acker = self._readers.get(peer) or _Acker()
         if acker.credit < _LEARNING_COST or peer.is_closed:
             return False
         frame = find_frame(self._received.view, begin, end, _ACK)
         if frame is None:
             return False
-        self._ackers[peer] = acker
+        self._readers[peer] = acker
         acker.credit -= _LEARNING_COST
         shape = shape_of(frame)
         if shape is None:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from embermq.broker.fast_pull_shapes import PullShape, answer_pattern, request_pattern
 from embermq.broker.fast_sends import Received
-from embermq.broker.fast_shapes import AskingPeer, ShapeTable, take_known
+from embermq.broker.fast_shapes import AskingPeer, ShapeTable, ShapeTaker
 from embermq.broker.handlers.pull import PullHandlers
 from embermq.broker.learned_headers import find_frame
 from embermq.broker.stages import Stages
@@ -78,8 +78,8 @@ class _Reader(ShapeTable[PullShape]):
         self.settings, self.topics, self.groups = settings, topics, groups  # as they were when all shapes were valid
 
 
-class FastPulls:
-    """Answers pulls of connections whose like ordinary code has answered before. All of it runs in the event loop."""
+class FastPulls(ShapeTaker[Puller, _Reader]):
+    """Answers pulls of connections whose like ordinary code has answered before."""
 
     def __init__(
         self,
@@ -93,6 +93,7 @@ class FastPulls:
         observe: Observe,
         now: Callable[[], float],
     ) -> None:
+        super().__init__()
         self._tables = tables
         self._received = received
         self._handlers = handlers
@@ -102,19 +103,10 @@ class FastPulls:
         self._now = now
         self._log = ReadableLog(tables.store.log_files())
         self._queue_numbers = tables.store.queue_table()
-        self._readers: dict[Peer, _Reader] = {}
         self._memory = memory = PullMemory(out_size=OUT_SIZE, most_places=MOST_PLACES, most_stretches=MOST_STRETCHES)
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
         memory.numbers[FRAME_LIMIT], memory.numbers[HEADER_LIMIT] = frame_limits
         handlers.note_puller = self.note
-
-    @property
-    def has_readers(self) -> bool:
-        return bool(self._readers)
-
-    def knows(self, peer: Peer) -> bool:
-        """Whether this peer was seen to pull."""
-        return peer in self._readers
 
     def note(self, peer: Peer) -> None:
         """Ordinary code has answered a pull of this peer; the next ones may be taken."""
@@ -127,10 +119,6 @@ class FastPulls:
         self._readers[peer] = reader
         return reader
 
-    def forget(self, peer: Peer) -> None:
-        """A connection is closed."""
-        self._readers.pop(peer, None)
-
     def expire(self) -> None:
         """Let go of what was not used since the last time: it may keep files on the disk that were deleted."""
         for peer, reader in list(self._readers.items()):
@@ -139,16 +127,6 @@ class FastPulls:
             reader.is_used = False
         if not self._readers:
             self._log.forget()
-
-    def take(self, peer: Puller, begin: int, end: int) -> int:
-        """Answer the pulls at the beginning of what was received, as far as kernels can; how many bytes they take."""
-        return take_known(
-            peer,
-            begin,
-            end,
-            take_some=lambda begin, end: self._take_some(peer, begin, end),
-            learn=lambda begin, end: self._learn(peer, begin, end),
-        )
 
     def _take_some(self, peer: Puller, begin: int, end: int) -> tuple[int, int]:
         """Answer some pulls: how many bytes they take, and why not all."""

@@ -8,8 +8,8 @@ Only loaded where kernels are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ class AskingPeer(Peer, Protocol):
     def is_blocked(self) -> bool:
         """Whether it does not take what was written, so that nothing more should be."""
         ...
+
+
+Asking = TypeVar("Asking", bound=AskingPeer)
 
 
 class ShapeTable(Generic[Shape]):
@@ -56,25 +59,44 @@ class ShapeTable(Generic[Shape]):
         self._table[number] = row
 
 
-def take_known(
-    peer: AskingPeer,
-    begin: int,
-    end: int,
-    *,
-    take_some: Callable[[int, int], tuple[int, int]],
-    learn: Callable[[int, int], bool],
-) -> int:
-    """Take requests at the beginning of received bytes, as far as kernels can; how many bytes they take.
+Reader = TypeVar("Reader", bound=ShapeTable[Any])
 
-    `take_some` tells how many it took, and why not all; `learn` whether the shape of the next one is known from now on.
-    """
-    at, learned_at = begin, -1
-    while at < end and not peer.is_blocked:
-        taken, reason = take_some(at, end)
-        at += taken
-        if reason == ENOUGH:
-            continue
-        if reason != NOT_KNOWN or learned_at == at or not learn(at, end):
-            break
-        learned_at = at
-    return at - begin
+
+class ShapeTaker(ABC, Generic[Asking, Reader]):
+    """Takes requests of one kind, of connections some of whose shapes it knows. All of it runs in the event loop."""
+
+    def __init__(self) -> None:
+        self._readers: dict[Peer, Reader] = {}
+
+    @property
+    def has_readers(self) -> bool:
+        return bool(self._readers)
+
+    def knows(self, peer: Peer) -> bool:
+        """Whether this peer was seen to send such requests."""
+        return peer in self._readers
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is closed."""
+        self._readers.pop(peer, None)
+
+    def take(self, peer: Asking, begin: int, end: int) -> int:
+        """Take requests at the beginning of what was received, as far as kernels can; how many bytes they take."""
+        at, learned_at = begin, -1
+        while at < end and not peer.is_blocked:
+            taken, reason = self._take_some(peer, at, end)
+            at += taken
+            if reason == ENOUGH:
+                continue
+            if reason != NOT_KNOWN or learned_at == at or not self._learn(peer, at, end):
+                break
+            learned_at = at
+        return at - begin
+
+    @abstractmethod
+    def _take_some(self, peer: Asking, begin: int, end: int) -> tuple[int, int]:
+        """Take some requests: how many bytes they take, and why not all."""
+
+    @abstractmethod
+    def _learn(self, peer: Asking, begin: int, end: int) -> bool:
+        """Learn the shape of the request that comes next; False if kernels cannot take its like."""

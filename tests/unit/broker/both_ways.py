@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
@@ -24,6 +24,7 @@ from embermq.store.store import Store
 from tests.builders import SMALL_SIZES, ManualClock
 from tests.unit.broker.brokers import HOST, send_fields
 
+Made_co = TypeVar("Made_co", covariant=True)
 SECONDS = 20.0
 NOW = ManualClock().now_ms()
 SENDER = Host("127.0.0.3", 40_123)  # nobody else has this address
@@ -148,6 +149,27 @@ def files_of(path: Path) -> dict[str, bytes]:
             if file.is_file():
                 found[str(file.relative_to(path))] = file.read_bytes()
     return found
+
+
+class Feed(Protocol[Made_co]):
+    """Has a broker in a folder deal with bytes; what came of it, after so many answers."""
+
+    def __call__(
+        self, path: Path, reads: list[bytes], count: int, *, with_kernels: bool, **settings: Any
+    ) -> Coroutine[Any, Any, Made_co]: ...
+
+
+def feed_both(
+    path: Path, feed: Feed[Made_co], reads: list[bytes], count: int, **settings: Any
+) -> tuple[Made_co, Made_co]:
+    """What comes of the same bytes with kernels, and without."""
+
+    async def run() -> tuple[Made_co, Made_co]:
+        fast = await feed(path / "fast", reads, count, with_kernels=True, **settings)
+        return fast, await feed(path / "plain", reads, count, with_kernels=False, **settings)
+
+    path.mkdir()
+    return asyncio.run(run())
 
 
 # -- requests, plain and not

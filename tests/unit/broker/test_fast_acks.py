@@ -23,7 +23,7 @@ from embermq.model.codes import RequestCode, ResponseCode
 from embermq.model.pop import Delivery
 from embermq.model.properties import TAGS
 from embermq.model.topic import TIMER_TOPIC
-from tests.unit.broker.both_ways import NOW, Caller, a_send_elsewhere, opaque_of, serving
+from tests.unit.broker.both_ways import NOW, Caller, a_send_elsewhere, feed_both, opaque_of, serving
 from tests.unit.broker.brokers import send_fields, until
 from tests.unit.broker.popping import GROUP, TOPIC, pop_fields, popped_of
 
@@ -146,15 +146,7 @@ def test_any_stream_of_acks_has_the_same_outcome(tmp_path: Path, cases: int, dur
     for seed in range(cases):
         random = Random(seed)
         reads, count = a_stream(random, random.randrange(50, 400))
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-
-        async def run(folder: Path = folder, reads: list[bytes] = reads, count: int = count) -> tuple[Outcome, Outcome]:
-            fast = await feed(folder / "fast", reads, count, with_kernels=True, durability=durability)
-            plain = await feed(folder / "plain", reads, count, with_kernels=False, durability=durability)
-            return fast, plain
-
-        fast, plain = asyncio.run(run())
+        fast, plain = feed_both(tmp_path / str(seed), feed, reads, count, durability=durability)
         assert fast.answers.keys() == plain.answers.keys()
         for opaque, frame in plain.answers.items():
             found, expected = decode_command(fast.answers[opaque]), decode_command(frame)

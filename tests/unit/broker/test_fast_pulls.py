@@ -23,7 +23,7 @@ from embermq.model.flags import Permission
 from embermq.model.subscription import Subscribed
 from embermq.model.topic import TopicConfig
 from embermq.net.connection import Connection
-from tests.unit.broker.both_ways import SENDER, Caller, a_send_elsewhere, opaque_of, serving
+from tests.unit.broker.both_ways import SENDER, Caller, a_send_elsewhere, feed_both, opaque_of, serving
 from tests.unit.broker.brokers import pull_fields, send_fields, until
 
 CASES = [pytest.param(6), pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])]
@@ -157,15 +157,7 @@ def test_any_stream_of_pulls_has_the_same_outcome(tmp_path: Path, cases: int, du
     for seed in range(cases):
         random = Random(seed)
         reads, count = a_stream(random, random.randrange(50, 400))
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-
-        async def run(folder: Path = folder, reads: list[bytes] = reads, count: int = count) -> tuple[Outcome, Outcome]:
-            fast = await feed(folder / "fast", reads, count, with_kernels=True, durability=durability)
-            plain = await feed(folder / "plain", reads, count, with_kernels=False, durability=durability)
-            return fast, plain
-
-        fast, plain = asyncio.run(run())
+        fast, plain = feed_both(tmp_path / str(seed), feed, reads, count, durability=durability)
         for opaque, frame in plain.answers.items():
             assert fast.answers[opaque] == frame, f"{fast.answers[opaque][1]!r} {frame[1]!r}"
         assert len(fast.answers) == len(plain.answers)

@@ -14,6 +14,7 @@ from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, split_frames
 from embermq.format.pop_fields import parse_handle
 from embermq.kernels.compiling import Table
 from embermq.model.pop import Handle
+from tests.unit.kernels.spoiled_frames import spoiled
 
 ACK = 200051
 NOW = 1_700_000_000_000
@@ -95,25 +96,4 @@ def a_frame(random: Random) -> bytes:
     request = consumer.request(random.choice((*SMALL, -5, -(2**31))), queue, offset, tuple(handle))
     request.flag = 2 if random.random() < 0.01 else 0
     data = encode_command(request)
-    return data if random.random() < 0.93 else _spoiled(random, bytearray(data))
-
-
-def _spoiled(random: Random, data: bytearray) -> bytes:
-    match random.randrange(5):
-        case 0:
-            data[random.randrange(len(data))] = random.randrange(256)
-        case 1:
-            del data[random.randrange(8, len(data))]
-            data[:4], data[5:8] = (len(data) - 4).to_bytes(4), (len(data) - 8).to_bytes(3)
-        case 2:
-            data.insert(random.randrange(8, len(data)), random.choice(b'0 "-,:{}x\\'))
-            data[:4], data[5:8] = (len(data) - 4).to_bytes(4), (len(data) - 8).to_bytes(3)
-        case 3:
-            data += b"body"
-            data[:4] = (len(data) - 4).to_bytes(4)
-        case _:  # a digit more, or less, wherever there is one
-            digits = [at for at in range(8, len(data)) if 0x30 <= data[at] <= 0x39]
-            at = random.choice(digits)
-            data[at : at + 1] = random.choice((b"", b"12", b"00"))
-            data[:4], data[5:8] = (len(data) - 4).to_bytes(4), (len(data) - 8).to_bytes(3)
-    return bytes(data)
+    return data if random.random() < 0.93 else spoiled(random, data)

@@ -29,6 +29,7 @@ from embermq.store.readable_log import ReadableLog
 from embermq.store.reading import ReadStatus
 from tests.builders import ManualClock, a_placed
 from tests.unit.broker.brokers import pull_fields
+from tests.unit.kernels.spoiled_frames import spoiled
 
 FILE_SIZE = 1 << 16
 FILES = 3
@@ -159,20 +160,4 @@ class PulledQueues:
             texts[random.randrange(2)] = random.choice(ODD_NUMBERS)
         opaque = random.choice((0, 1, 77, -5, 2**31 - 1, -(2**31), random.randrange(2**31)))
         data = encode_command(wanted.request(opaque, *texts))
-        return data if random.random() < 0.9 else self._spoiled(bytearray(data))
-
-    def _spoiled(self, data: bytearray) -> bytes:
-        random = self.random
-        match random.randrange(4):
-            case 0:
-                data[random.randrange(len(data))] = random.randrange(256)
-            case 1:
-                del data[random.randrange(8, len(data))]
-                data[:4], data[5:8] = (len(data) - 4).to_bytes(4), (len(data) - 8).to_bytes(3)
-            case 2:
-                data.insert(random.randrange(8, len(data)), random.choice(b'0",:{}x\\'))
-                data[:4], data[5:8] = (len(data) - 4).to_bytes(4), (len(data) - 8).to_bytes(3)
-            case 3:
-                data += b"body"
-                data[:4] = (len(data) - 4).to_bytes(4)
-        return bytes(data)
+        return data if random.random() < 0.9 else spoiled(random, data)
