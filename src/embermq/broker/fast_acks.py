@@ -66,8 +66,9 @@ from embermq.kernels.shapes import NOT_KNOWN, NOT_PLAIN
 from embermq.model.codes import RequestCode
 from embermq.model.pop import Handle
 
-MOST_ACKS: Final = 512  # of one call: as many as may be in hand, and some
+MOST_ACKS: Final = 512  # of one call
 OUT_SIZE: Final = 128 * MOST_ACKS  # bytes of answers
+LONGEST_WORDS: Final = 256  # characters of a handle besides its numbers, with which no handle is too long
 _LEARNING_COST: Final = 8  # acks that are taken pay for one shape
 _ACK: Final = RequestCode.ACK_MESSAGE
 _POP: Final = b'{"code":%d,' % RequestCode.POP_MESSAGE
@@ -208,9 +209,9 @@ def shape_of(frame: Frame) -> AckShape | None:
     except EmberError:  # ordinary code says so
         return None
     topic, group = fields.get("topic"), fields.get("consumerGroup")
-    if request.code != _ACK or request.flag or not topic or not group:
-        return None
     kind = fields["extraInfo"].split(" ")[4]
+    if request.code != _ACK or request.flag or not topic or not group or len(kind + broker) > LONGEST_WORDS:
+        return None
 
     def fields_of(numbers: Numbers) -> dict[str, str]:
         start, pop_time, invisible, revive_queue, queue, offset = (numbers[each] for each in _HANDLE_NUMBERS)

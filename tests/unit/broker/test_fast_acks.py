@@ -295,6 +295,8 @@ def test_an_ack_as_clients_send_it_is_learned(form: int) -> None:
     assert not is_learned(an_ack(1, form=form, extraInfo="0 1 2 3 0 broker-a 5 6 7"))
     assert not is_learned(an_ack(1, form=form, extraInfo="00 1 2 3 0 broker-a 5 x"))
     assert not is_learned(an_ack(1, offset=-1, form=form))
+    assert is_learned(an_ack(1, form=form, extraInfo=f"0 1 2 3 0 {'b' * 255} 5 6"))
+    assert not is_learned(an_ack(1, form=form, extraInfo=f"0 1 2 3 0 {'b' * 256} 5 6"))
     assert not is_learned(an_ack(1, form=form, topic=""))
     assert not is_learned(Command(RequestCode.PULL_MESSAGE, an_ack(1).fields, b"", 1, form=form))
     assert not is_learned(Command(ACK, an_ack(1).fields, b"", 1, ONEWAY, form=form))
