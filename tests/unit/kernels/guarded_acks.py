@@ -35,17 +35,19 @@ from embermq.kernels.shapes import ANSWER, REQUEST
 from tests.unit.kernels.acked_frames import a_frame, shape_table, shapes
 from tests.unit.kernels.guarded_memory import GuardedMemory
 
-_PATTERN_STEPS = range(2, PATTERN_WIDTH, 2)
-
 
 class Rounds:
     """One round calls the kernel twice, with all it is given at one guard or the other."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self._shapes = shapes()
+        self._shapes = shapes()  # which keep the texts of their patterns
+        self._table = shape_table(self._shapes)
+        assert self._table.shape[1] == SHAPE_WIDTH
         self._memories = [GuardedMemory() for _ in range(7)]
-        self._texts = [(GuardedMemory(), GuardedMemory()) for _ in self._shapes]
+        self._texts = [
+            (number, pattern, GuardedMemory()) for number in range(len(self._table)) for pattern in (REQUEST, ANSWER)
+        ]
         self.taken = 0
 
     def run(self) -> None:
@@ -53,7 +55,7 @@ class Rounds:
             self._acks(last=last)
 
     def _acks(self, *, last: bool) -> None:
-        random, received, out, acks, runs, scratch, numbers, table = self._random, *self._memories
+        random, received, out, acks, runs, scratch, known_at, table = self._random, *self._memories
         data = b"".join(a_frame(random) for _ in range(random.randrange(8)))
         if random.random() < 0.3:
             data = data[: random.randrange(len(data) + 1)]
@@ -65,13 +67,11 @@ class Rounds:
         known[_ACKS_AT], known[_MOST_ACKS] = acks.place(bytes(most * ACK_WIDTH * 8), last=last), most
         known[_RUNS_AT] = runs.place(bytes(most * RUN_WIDTH * 8), last=last)
         known[_SCRATCH] = scratch.place(bytes(NUMBERS * 8), last=last)
-        rows = shape_table(self._shapes)
-        assert rows.shape[1] == SHAPE_WIDTH
-        for row, texts in zip(rows, self._texts, strict=True):
-            for memory, pattern in zip(texts, (REQUEST, ANSWER), strict=True):
-                size = int(sum(row[pattern + step] for step in _PATTERN_STEPS))
-                row[pattern] = memory.place(memory.read(int(row[pattern]), size), last=last)
-        given = numbers.place_table(known, last=last)
+        rows = self._table.copy()
+        for number, pattern, memory in self._texts:
+            size = int(rows[number, pattern + 2 : pattern + PATTERN_WIDTH : 2].sum())
+            rows[number, pattern] = memory.place(memory.read(int(rows[number, pattern]), size), last=last)
+        given = known_at.place_table(known, last=last)
         count = len(rows) if random.random() < 0.9 else random.randrange(len(rows))
         taken = take_acks(int(given.ctypes.data), table.place(rows[:count].tobytes(), last=last), count, 0, len(data))
         assert 0 <= taken <= len(data) and 0 <= given[RUNS] <= given[ACKS] <= most
