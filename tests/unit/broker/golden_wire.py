@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from embermq.format.command import Command, decode_command
-from embermq.format.frame import split_frames
+from embermq.format.frame import Frame, split_frames
 
 WIRE = Path(__file__).parents[2] / "golden" / "data" / "wire"
 
@@ -26,6 +26,14 @@ def exchanges(name: str, code: int) -> list[tuple[Command, Command]]:
             found.append((requests.pop(key), _command(frame["frame_hex"])))
     assert found, f"no request {code} in {name}"
     return found
+
+
+def sent_frames(name: str, code: int) -> list[Frame]:
+    """The requests of one code in a recording, as they were sent."""
+    said = map(json.loads, (WIRE / f"{name}.jsonl").read_text().splitlines())
+    sent = [each["frame_hex"] for each in said if each.get("kind") == "request" and each["code"] == code]
+    assert sent, f"no request {code} in {name}"
+    return [split_frames(bytes.fromhex(text))[0][0] for text in sent]
 
 
 def _command(text: str) -> Command:

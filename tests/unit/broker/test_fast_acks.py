@@ -25,6 +25,7 @@ from embermq.model.properties import TAGS
 from embermq.model.topic import TIMER_TOPIC
 from tests.unit.broker.both_ways import NOW, Caller, a_send_elsewhere, feed_both, opaque_of, serving
 from tests.unit.broker.brokers import send_fields, until
+from tests.unit.broker.golden_wire import sent_frames
 from tests.unit.broker.popping import GROUP, TOPIC, pop_fields, popped_of
 
 CASES = [pytest.param(6), pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])]
@@ -282,6 +283,16 @@ def test_a_client_whose_acks_are_never_alike_is_left_to_ordinary_code(tmp_path: 
 def header_of(request: Command) -> bytes:
     ((_, header, _),), _ = split_frames(encode_command(request))
     return header
+
+
+@pytest.mark.parametrize("name", ["pop", "push-consumer-pop-mode"])
+def test_every_ack_of_rocketmqs_client_can_be_taken(name: str) -> None:
+    recorded = [(shape_of(frame), decode_command(frame)) for frame in sent_frames(name, ACK)]
+    for shape, request in recorded:
+        assert shape is not None
+        assert (shape.topic, shape.group, shape.broker) == (
+            request.fields["topic"], request.fields["consumerGroup"], "broker-a",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("form", [JSON_FORM, BINARY_FORM])
