@@ -68,7 +68,7 @@ class Reserving:
         if not step:
             return self._size
         if self.is_filled:
-            end = max(end, self.end + min(self.end // 2, _MOST_MORE))
+            end = max(end, self.end + min(self.end, _MOST_MORE))
         return min(self._size, -(-end // step) * step)
 
     def _fill(self, target: int) -> None:
