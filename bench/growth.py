@@ -3,7 +3,8 @@
 The send rate of messages of 1 KiB, 4 connections × 128 in flight, with 1, 100 and 10 000 queues, over all of which the
 messages are spread, and with 1 MiB and 1 GiB of log already there; with --all also with 20 GiB, once, if the disk has
 40 GB to spare. Every case has a fresh server, cases are interleaved in rounds, and medians shown, also as a share of
-the first case's. As in `peers`, every log must hold exactly what was acknowledged, and be sound. Results of a run with
+the first case's. All queues have their files open: the limit of open files is raised for that, or it is said.
+As in `peers`, every log must hold exactly what was acknowledged, and be sound. Results of a run with
 --all go to bench/results/growth.json, and into docs/performance.md with `dev.py bench peers --document`.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import statistics
 import sys
@@ -90,6 +92,7 @@ def main() -> int:
     parser.add_argument("--kinds", default="queues,log", help="some of queues,log")
     parser.add_argument("--all", action="store_true", help="with 20 GiB of log, too, if the disk has 40 GB to spare")
     options = parser.parse_args()
+    raise_file_limit()
     cases = choose(options.kinds.split(","), everything=options.all)
     try:
         samples = measure(cases, rounds=options.rounds, seconds=options.seconds)
@@ -105,6 +108,17 @@ def main() -> int:
         results = {"machine": machine(), "rounds": options.rounds, "seconds": options.seconds, "rows": rows}
         (RESULTS / "growth.json").write_text(json.dumps(results, indent=1) + "\n")
     return 0
+
+
+def raise_file_limit() -> None:
+    """Let servers have the files of all queues open, which have two descriptors each."""
+    wanted = 4 * max(case.load.topics * case.load.queues for case in CASES)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        except (ValueError, OSError):
+            print(f"only {hard} files may be open, and {wanted} are wanted: queues have to take turns")
 
 
 def choose(kinds: Sequence[str], *, everything: bool) -> list[Case]:
