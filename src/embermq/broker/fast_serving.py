@@ -24,10 +24,11 @@ from embermq.log.placed import Spread
 from embermq.log.quick_append import QuickAppend, StoringMemory, Taken
 from embermq.log.table_append import DraftTable
 
-# So many sends, or bytes received, are stored before more is received: enough to share what storing costs, few enough
-# to stay in the caches, and to give the first their answers while the others are read.
-ENOUGH_ROWS: Final = 64
-ENOUGH_BYTES: Final = 128 * 1024
+# So many sends, or bytes received, are stored before more is received, so that the first have their answers while others
+# are read. With 64 of 1 KiB, which stay in the caches, 4 × 128 took 1.40 instead of 1.58 us of CPU time a message, but
+# every answer wakes a sender that is asleep, and 307 000 instead of 380 000 messages a second were sent.
+ENOUGH_ROWS: Final = 512
+ENOUGH_BYTES: Final = 1024 * 1024
 _NO_JOB: Final[Table] = np.zeros(JOB_SIZE, np.int64)
 
 Left = tuple[FastPeer, int, bytes]  # how many bytes came or why none did, and those that nobody has taken

@@ -2,7 +2,7 @@
 
     receive A ─ receive B ─→ store both ─→ answer both ─ receive C ─ …
 
-What was received is still in the caches when it is stored, and who has an answer can go on while the others are read.
+Who has an answer can go on while the others are read.
 It stops where something is for plain code, with what was done until then: rows that are read but not stored, or
 stored but not answered, or answers that a socket did not take. Whoever called does that, and calls again for the rest.
 
