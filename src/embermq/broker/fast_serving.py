@@ -24,7 +24,7 @@ from embermq.log.placed import Spread
 from embermq.log.quick_append import QuickAppend, StoringMemory, Taken
 from embermq.log.table_append import DraftTable
 
-# So many sends, or bytes received, are stored before more is received, so that the first have their answers while others
+# So many sends, or bytes received, are stored before more is received, so that the first have answers while others
 # are read. With 64 of 1 KiB, which stay in the caches, 4 × 128 took 1.40 instead of 1.58 us of CPU time a message, but
 # every answer wakes a sender that is asleep, and 307 000 instead of 380 000 messages a second were sent.
 ENOUGH_ROWS: Final = 512
