@@ -30,6 +30,11 @@ class Member(Client):
     """One consumer of a group."""
 
     subscriptions: dict[str, Subscribed] | None = None  # by topic; None if it never told
+    replaced: dict[str, int] = field(default_factory=dict)  # by topic: the version of the filter that it had before
+
+    def has_replaced(self, topic: str, version: int) -> bool:
+        """Whether the filter of this version is one that the member has given up since."""
+        return 0 < version <= self.replaced.get(topic, 0)
 
 
 class Conflict(NamedTuple):
@@ -76,8 +81,9 @@ class ConsumerGroup:
             told = before
         else:
             told = {subscribed.topic: subscribed for subscribed in consumes.subscriptions}
+        replaced = _replaced_versions(known, told or {}) if known else {}
         self.members[client.peer] = Member(
-            client.peer, client.client_id, client.language, client.version, client.seen, told
+            client.peer, client.client_id, client.language, client.version, client.seen, told, replaced
         )
         is_new, is_gone = self._merge(told or {}), self._drop_unwanted(told or {})
         return is_new or is_gone or known is None, known is None or not _want_same(before, told)
@@ -127,6 +133,18 @@ def _want_same(before: dict[str, Subscribed] | None, after: dict[str, Subscribed
     if before is None or after is None:
         return before is after
     return before.keys() == after.keys() and all(before[topic].wants_same(after[topic]) for topic in after)
+
+
+def _replaced_versions(known: Member, told: dict[str, Subscribed]) -> dict[str, int]:
+    """By topic, the version of the last filter that a member had, other than what it tells of now."""
+    found: dict[str, int] = {}
+    for topic, subscribed in told.items():
+        before = (known.subscriptions or {}).get(topic)
+        if before is not None and not before.wants_same(subscribed) and before.version < subscribed.version:
+            found[topic] = before.version
+        elif topic in known.replaced:
+            found[topic] = known.replaced[topic]
+    return found
 
 
 def _find_conflict(topic: str, members: list[Member]) -> Conflict | None:

@@ -230,14 +230,14 @@ class FastPulls(ShapeTaker[Puller, _Reader]):
     def _learn(self, peer: Puller, begin: int, end: int) -> bool:
         """Learn the shape of the pull that comes next, if it is one whose like was allowed before."""
         frame = find_frame(self._received.view, begin, end, RequestCode.PULL_MESSAGE)
-        shape = None if frame is None else self._shape_of(frame)
+        shape = None if frame is None else self._shape_of(peer, frame)
         if shape is None:
             return False
         reader = self._readers.get(peer) or self._add_reader(peer)
         reader.add(shape, self._row(shape))
         return True
 
-    def _shape_of(self, frame: Frame) -> PullShape | None:
+    def _shape_of(self, peer: Puller, frame: Frame) -> PullShape | None:
         """The shape of a pull; None if kernels cannot take its like."""
         form, header, _ = frame
         try:
@@ -245,7 +245,7 @@ class FastPulls(ShapeTaker[Puller, _Reader]):
         except BadFrame:  # ordinary code says so
             return None
         is_pull = request.code == RequestCode.PULL_MESSAGE and not request.flag
-        known = self._handlers.recall(request) if is_pull else None
+        known = self._handlers.recall(peer, request) if is_pull else None
         if known is None:
             return None
         queue = self._tables.store.find_queue(known.pull.topic.name, known.pull.numbers.queue)

@@ -43,7 +43,6 @@ class FastServing:
         self._memory = memory
         self._peers = peers
         self._answers = answers
-        self._most_peers = most_peers
         self._storing = StoringMemory(len(memory.drafts))
         self._shares: Table = np.zeros((most_peers, SHARE_WIDTH), np.int64)
         self._served: Table = np.zeros(SERVED_SIZE, np.int64)

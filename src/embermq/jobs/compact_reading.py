@@ -21,8 +21,8 @@ from embermq.jobs.log_ranges import LogRange, RangeWalk, Walked
 from embermq.jobs.progress import Report
 from embermq.jobs.rebuild_index import write_once
 from embermq.jobs.rebuild_tasks import QueueKey
-from embermq.log.dispatching import NOT_QUEUED
 from embermq.log.placed import Placed
+from embermq.model.flags import NOT_QUEUED
 from embermq.model.properties import KEYS, find_property
 
 if TYPE_CHECKING:

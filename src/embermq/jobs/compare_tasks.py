@@ -18,9 +18,8 @@ from embermq.format.queue_entry import ENTRY, QUEUE_ENTRY_SIZE
 from embermq.jobs.log_ranges import LogRange, RangeWalk, Walked, open_view
 from embermq.jobs.progress import Report
 from embermq.jobs.rebuild_tasks import EntryWriter, QueueKey, Run
-from embermq.log.dispatching import NOT_QUEUED
 from embermq.log.placed import Placed
-from embermq.model.flags import SysFlag
+from embermq.model.flags import NOT_QUEUED, SysFlag
 
 FILE_SIZE: Final = QUEUE_ENTRY_SIZE << 20
 MOST_DIFFERENT: Final = 1_000  # offsets that are told of a part

@@ -27,11 +27,12 @@ from embermq.jobs.log_ranges import LogRange, Piece, RangeWalk, Walked
 from embermq.jobs.progress import Report
 from embermq.jobs.rebuild_index import StagedKeys, write_once
 from embermq.log.consume_queue import ConsumeQueue
-from embermq.log.dispatching import NOT_QUEUED, light_copies
+from embermq.log.dispatching import light_copies
 from embermq.log.extended_queue import ExtendedQueue
 from embermq.log.index_keys import rows_of
 from embermq.log.placed import Placed
 from embermq.log.queue_kind import QueueKind
+from embermq.model.flags import NOT_QUEUED
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.model.topic import is_light_queue, is_system_topic
 from embermq.store.queues import EXTENDED_FOLDER, SIMPLE_FOLDER, FileQueue, Queues, QueueSizes

@@ -114,22 +114,16 @@ store_32 = _make_store(32)
 store_64 = _make_store(64)
 
 
-def _copy(_: Any, target: Any, source: Any, size: Any) -> Any:
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        to, from_, size = arguments
-        cgutils.raw_memcpy(builder, _pointer(builder, to, _BYTE), _pointer(builder, from_, _BYTE), size, 1)
-        return context.get_dummy_value()
+def _make_copy(write: Callable[..., Any]) -> Callable[[int, int, int], None]:
+    def copying(_: Any, target: Any, source: Any, size: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            to, from_, size = arguments
+            write(builder, _pointer(builder, to, _BYTE), _pointer(builder, from_, _BYTE), size, 1)
+            return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), generate
+        return types.void(types.int64, types.int64, types.int64), generate
 
-
-def _move(_: Any, target: Any, source: Any, size: Any) -> Any:
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        to, from_, size = arguments
-        cgutils.raw_memmove(builder, _pointer(builder, to, _BYTE), _pointer(builder, from_, _BYTE), size, 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
+    return cast("Callable[[int, int, int], None]", intrinsic(copying))
 
 
 def _load_native_i32(_: Any, address: Any) -> Any:
@@ -206,8 +200,8 @@ def _make_match(lanes: int) -> Callable[[int, int], int]:
     return cast("Callable[[int, int], int]", intrinsic(match))
 
 
-copy = cast("Callable[[int, int, int], None]", intrinsic(_copy))  # to, from, size; the two do not overlap
-move = cast("Callable[[int, int, int], None]", intrinsic(_move))  # the same where the two may overlap
+copy = _make_copy(cgutils.raw_memcpy)  # to, from, size; the two do not overlap
+move = _make_copy(cgutils.raw_memmove)  # the same where the two may overlap
 load_native_i32 = cast("Callable[[int], int]", intrinsic(_load_native_i32))  # as the machine keeps it
 fence = cast("Callable[[], None]", intrinsic(_fence))  # whoever sees a later store has seen all earlier ones
 prefetch = cast("Callable[[int], None]", intrinsic(_prefetch))  # a hint; the address may be any

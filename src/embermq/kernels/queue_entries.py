@@ -24,9 +24,8 @@ from embermq.kernels.columns import (
 )
 from embermq.kernels.compiling import Table, kernel, part
 from embermq.kernels.memory import fence, get, load_i32, load_i64, prefetch, put, row_at, store_32, store_64
-from embermq.model.flags import SysFlag
+from embermq.model.flags import NOT_QUEUED
 
-_NOT_QUEUED: Final = SysFlag.PREPARED  # the bit that prepared and rolled-back records share
 _I32: Final = 2**31
 _AHEAD: Final = 8  # records whose entries are fetched before they are needed: with many queues, few are in a cache
 
@@ -74,7 +73,7 @@ def enter_entries(records: Table, codes: Table, places: Table, numbers: int, num
         return begin
     for number in range(begin, count):
         record, place = row_at(records, number), places[number]
-        if get(record, RECORD_SYS_FLAG) & _NOT_QUEUED:
+        if get(record, RECORD_SYS_FLAG) & NOT_QUEUED:
             continue
         if not 0 <= place <= numbers_size - QUEUE_WIDTH:
             return number

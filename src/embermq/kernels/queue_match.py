@@ -30,9 +30,8 @@ from embermq.kernels.compiling import Table, kernel, part
 from embermq.kernels.found_records import FoundRecords
 from embermq.kernels.memory import address_of, fits, get, is_same, load_i32, load_i64, put, row_at
 from embermq.kernels.queue_runs import mix_place
-from embermq.model.flags import SysFlag
+from embermq.model.flags import NOT_QUEUED
 
-_NOT_QUEUED: Final = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
 _MISUSED: Final = -1
 _FEWEST: Final = 16  # queues that there is room for
 
@@ -115,7 +114,7 @@ def confirm_entries(
     left_count = 0
     for number in range(begin, count):
         record = row_at(records, number)
-        if get(record, RECORD_SYS_FLAG) & _NOT_QUEUED:
+        if get(record, RECORD_SYS_FLAG) & NOT_QUEUED:
             continue
         topic_at, topic_size = get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE)
         if not fits(topic_at, topic_size, size):

@@ -34,9 +34,8 @@ from embermq.kernels.columns import (
 )
 from embermq.kernels.compiling import Table, kernel, part
 from embermq.kernels.memory import fits, get, is_same, load_i64, load_u8, put, row_at, store_32, store_64
-from embermq.model.flags import SysFlag
+from embermq.model.flags import NOT_QUEUED
 
-_NOT_QUEUED: Final = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
 _I32: Final = 2**31
 _RUN_SIZE: Final = RUN_WIDTH * 8  # bytes of a row
 _MIX: Final = 0x9E37_79B9_7F4A_7C15 - 2**64  # an odd number with its bits well spread
@@ -102,7 +101,7 @@ def _find_runs(
     for number in range(records.shape[0]):
         record = row_at(records, number)
         run_of[number] = -1
-        if get(record, RECORD_SYS_FLAG) & _NOT_QUEUED:
+        if get(record, RECORD_SYS_FLAG) & NOT_QUEUED:
             continue
         if not fits(get(record, RECORD_TOPIC_AT), get(record, RECORD_TOPIC_SIZE), size):
             return 0, OUTSIDE

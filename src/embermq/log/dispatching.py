@@ -9,7 +9,6 @@ from embermq.errors import CorruptRecord
 from embermq.format.queue_entry import tags_code
 from embermq.format.record import DraftFields, Scanned, scan_record
 from embermq.log.placed import Placed
-from embermq.model.flags import SysFlag
 from embermq.model.many_properties import ManyProperties
 from embermq.model.properties import (
     DELAY,
@@ -23,7 +22,6 @@ from embermq.model.properties import (
 from embermq.model.topic import SCHEDULE_TOPIC, is_directory_name, is_light_queue, may_name_light_queues
 
 UNKNOWN_LEVEL_MS = 1_000
-NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone
 _is_topic = lru_cache(maxsize=4096)(is_directory_name)
 _TAGS = TAGS.encode()
 _SCHEDULE = SCHEDULE_TOPIC.encode()

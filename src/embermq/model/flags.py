@@ -30,3 +30,6 @@ class Permission(IntFlag):
     INHERIT = 1  # topics made on the fly may copy this one
     WRITE = 2
     READ = 4
+
+
+NOT_QUEUED = SysFlag.PREPARED  # the bit that prepared and rolled-back records share: they are in the log alone

@@ -20,9 +20,10 @@ from embermq.errors import CorruptRecord
 from embermq.kernels.switching import Switch
 from embermq.log.commit_log import CommitLog
 from embermq.log.consume_queue import ConsumeQueue
-from embermq.log.dispatching import NOT_QUEUED, iter_placed, light_copies
+from embermq.log.dispatching import iter_placed, light_copies
 from embermq.log.key_index import KeyIndex
 from embermq.log.placed import Batch, Placed
+from embermq.model.flags import NOT_QUEUED
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import QueueStore
 

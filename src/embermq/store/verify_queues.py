@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from embermq.format.checkpoint import Progress
 from embermq.format.queue_entry import QUEUE_ENTRY_SIZE, QueueEntry
-from embermq.log.dispatching import NOT_QUEUED, light_copies
+from embermq.log.dispatching import light_copies
 from embermq.log.placed import Placed
 from embermq.log.queue_kind import QueueKind
+from embermq.model.flags import NOT_QUEUED
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import BATCH_FOLDER, EXTENDED_FOLDER, SIMPLE_FOLDER
 from embermq.store.verify_damage import DamageKind, DamageList, Hidden

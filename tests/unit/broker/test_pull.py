@@ -257,3 +257,23 @@ def test_a_pull_that_waits_comes_again_when_its_group_wants_something_else(tmp_p
         assert bodies(await client.pull(offset=5, sysFlag="0", subVersion="2000")) == [b"new"]
 
     with_broker(tmp_path / "store", work)
+
+
+def test_a_pull_that_its_own_clients_heartbeat_has_overtaken_comes_again(tmp_path: Path) -> None:
+    """It was asked with the old filter, which the client goes by when the answer comes."""
+
+    async def work(broker: Broker) -> None:
+        client, other = Client(broker), Client(broker)
+        await fill(client)
+        await beat(client, "t0", version=1000)
+        await beat(client, "t0 || t0", version=1500)  # the same in other words
+        assert bodies(await client.pull(sysFlag="0", subVersion="1000")) == [b"0", b"2", b"4"]
+        await beat(client, "t1", version=2000)
+        for offset in (1, 5):
+            answer = await client.pull(offset=offset, sysFlag="0", subVersion="1500")
+            assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (offset, 0, 5))
+        for version in ("2000", "0"):  # some clients tell none
+            assert bodies(await client.pull(sysFlag="0", subVersion=version)) == [b"1", b"3"]
+        assert bodies(await other.pull(sysFlag="0", subVersion="1500")) == [b"1", b"3"]
+
+    with_broker(tmp_path / "store", work)

@@ -37,9 +37,10 @@ from embermq.kernels.dispatch import find_codes_and_keys
 from embermq.kernels.memory import address_of
 from embermq.kernels.queue_runs import group_entries
 from embermq.kernels.record_scan import scan_records
-from embermq.log.dispatching import NOT_QUEUED, iter_placed, tags_codes
+from embermq.log.dispatching import iter_placed, tags_codes
 from embermq.log.index_keys import Row, keys_of, rows_of
 from embermq.log.placed import Placed, PlacedBatch
+from embermq.model.flags import NOT_QUEUED
 from embermq.model.topic import SCHEDULE_TOPIC
 from tests.unit.kernels.kernel_builders import (
     CASES,

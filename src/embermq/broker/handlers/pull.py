@@ -170,7 +170,7 @@ class PullHandlers:
         reset = offsets.take_reset(topic, group, queue)
         if reset is not None:
             return self._reset(request, pull, reset)
-        if parked is not None and self._wants_other(parked, pull):
+        if self._is_overtaken(peer, request, pull) or (parked is not None and self._wants_other(parked, pull)):
             return self._pull_again(request, pull)
         accept, wanted = _ways_of(pull.wanted)
         offset = parked.offset if parked is not None and wanted is not None else offset
@@ -229,6 +229,16 @@ class PullHandlers:
         now = self._tables.membership.find_subscription(pull.group.name, pull.topic.name)
         return now is not None and now is not parked.subscribed and not now.wants_same(parked.subscribed)
 
+    def _is_overtaken(self, peer: Peer, request: Command, pull: Pull) -> bool:
+        """Whether the client told of another filter after it had asked, and before its request came here."""
+        members = (
+            None if pull.numbers.sys_flag & HAS_SUBSCRIPTION else self._tables.membership.consumer(pull.group.name)
+        )
+        member = members.members.get(peer) if members is not None else None
+        if member is None or not member.replaced:
+            return False
+        return member.has_replaced(pull.topic.name, find_integer(request.fields, "subVersion") or 0)
+
     def _pull_again(self, request: Command, pull: Pull) -> Command:
         """Have a client come again: it would look for the tags that it wanted when it asked, and drop all others."""
         low, high = self._tables.store.offsets(pull.topic.name, queue=pull.numbers.queue)
@@ -267,7 +277,7 @@ class PullHandlers:
             self._known[shape] = KnownPull(self.settings, pull)
         return pull
 
-    def recall(self, request: Command) -> KnownPull | None:
+    def recall(self, peer: Peer, request: Command) -> KnownPull | None:
         """What is known of pulls like this one; None if no such pull was allowed yet, or something has changed."""
         shape = shape_of(request.fields)
         known = self._known.get(shape) if shape is not None else None
@@ -280,7 +290,7 @@ class PullHandlers:
             wanted = self._filter(request, group, topic, numbers.sys_flag)
         except EmberError:  # the ordinary answer says what it is
             return None
-        if isinstance(wanted, SqlWanted):
+        if isinstance(wanted, SqlWanted) or self._is_overtaken(peer, request, known.pull):
             return None
         membership = self._tables.membership
         return known._replace(
