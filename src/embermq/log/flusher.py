@@ -1,7 +1,8 @@
 """The thread that brings the log to the disk.
 
     sync      a put asks for its position and waits; one sync serves all that asked meanwhile
-    async     every `interval`, if `least_pages` wait; everything every `thorough_interval`
+    async     every `interval`, if `least_pages` wait; everything every `thorough_interval`, and before that when
+              `most_bytes` wait, so that a log that grows fast does not come near the limit where puts have to wait
     pooled    the same, after the write buffers were committed to their files
 
 A failed sync is final: the kernel may have dropped the pages and call the next sync a
@@ -32,6 +33,7 @@ class FlushTimes:
     interval_s: float | None = None
     least_pages: int = 0
     thorough_interval_s: float = 10.0
+    most_bytes: int | None = None
     commit_interval_s: float | None = None
     commit_least_pages: int = 0
     commit_thorough_interval_s: float = 0.2
@@ -57,6 +59,7 @@ class Flusher:
         self._bell.acquire()
         self._changed = threading.Condition()
         self._waiting = 0  # how many wait for it
+        self._asked_at = 0  # where the log ended when so much waited that a flush was asked for
         self._thread = threading.Thread(target=self._run, name="embermq-flusher", daemon=True)
 
     def start(self) -> None:
@@ -79,6 +82,13 @@ class Flusher:
     def ask(self, position: int) -> None:
         """Have the log flushed at least to `position`, soon. Everything before it is written."""
         if position > self.flushed:
+            self._ring()
+
+    def note_end(self, end: int) -> None:
+        """The log has grown to `end`. Only for the one that appends."""
+        most = self._times.most_bytes
+        if most is not None and end - max(self.flushed, self._asked_at) >= most:
+            self._asked_at = end
             self._ring()
 
     def wait(self, position: int, timeout_ms: int) -> None:

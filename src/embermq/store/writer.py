@@ -231,6 +231,7 @@ class Writer:
                     dispatcher.expect(left.begin, left.end, left.batch)
                 self.dispatch()
         if pieces:
+            self._flusher.note_end(pieces[-1].end)
             size = pieces[-1].end - pieces[0].begin
             self.statistics.count_put(taken.stored, size, self._clock.monotonic() - began)
         return pieces
@@ -291,6 +292,7 @@ class Writer:
             appended = self._commit_log.append(assignment.drafts, assignment.offsets, together=together)
         except Exception as error:
             self._raise_refusal(error)
+        self._flusher.note_end(appended.end)
         self._offsets.confirm(assignment)
         items = self._place(assignment, appended)
         self._dispatcher.expect(appended.begin, appended.end, items)
@@ -330,6 +332,8 @@ class Writer:
                 dispatcher.expect(piece.begin, piece.end, piece.batch)
         if is_async and not is_dispatched:
             self.dispatch()
+        if appended.pieces:
+            self._flusher.note_end(appended.pieces[-1].end)
         if appended.error is not None:
             return appended._replace(error=self._refusal_of(appended.error))
         return appended

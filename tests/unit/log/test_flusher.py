@@ -142,6 +142,19 @@ def test_the_thorough_flush_takes_everything(chain: FileChain) -> None:
     flusher.stop()
 
 
+def test_a_log_that_grows_fast_is_flushed_before_its_time(chain: FileChain, sync: SlowSync) -> None:
+    chain.append_file()
+    before = sync.calls
+    flusher = a_flusher(chain, FlushTimes(interval_s=1000, most_bytes=1000))
+    chain.append_file().append(b"x" * 999)
+    flusher.note_end(999)
+    chain.append_file().append(b"x")
+    flusher.note_end(1000)
+    wait_until(lambda: flusher.flushed == 1000)
+    assert sync.calls == before + 1, "one byte less was left alone"
+    flusher.stop()
+
+
 def test_waiting_for_the_disk_to_come_closer_ends_in_time(chain: FileChain, sync: SlowSync) -> None:
     chain.append_file()
     flusher = a_flusher(chain)
