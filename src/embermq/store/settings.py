@@ -117,7 +117,10 @@ class StoreSettings:
     )
     checkpoint_bytes: int = setting(256 * MIB, "bytes", "as much log at most before the next checkpoint")
     max_unflushed_bytes: int = setting(
-        256 * MIB, "bytes", "what may wait for the disk; beyond it puts slow down, and are refused after busy_wait_ms"
+        256 * MIB,
+        "bytes",
+        "what may wait for the disk; a quarter of it is flushed at once, beyond all of it puts slow down, and are "
+        "refused after busy_wait_ms",
     )
     busy_wait_ms: int = setting(1_000, "ms", "how long a put waits for a slow disk before StoreBusy")
     prepare_files: bool = setting(
