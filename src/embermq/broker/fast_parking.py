@@ -56,17 +56,17 @@ class FastParking:
         self.address = int(self._table.ctypes.data)
         self._broker = b""
         self._settings: BrokerSettings | None = None
-        self._known: tuple[int, ...] = ()
+        self._known = 0, 0, 0
 
     def refresh(self, topics: FastTopics) -> None:
         """Know what holds now; to be called before messages are looked at."""
         intake, numbers = self._intake, self._numbers
-        settings, limits = intake.settings, intake.parking.limits()
-        numbers[parked.NOW] = limits.now_ms
-        room = intake.max_properties - len(intake.suffix_bytes)
-        known = topics.timer, topics.half, room, limits.is_unlimited, limits.precision, limits.most_delay_ms
+        numbers[parked.NOW] = intake.parking.own_now_ms()
+        settings, room = intake.settings, intake.max_properties - len(intake.suffix_bytes)
+        known = topics.timer, topics.half, room
         if settings is self._settings and known == self._known:
             return
+        limits = intake.parking.limits()
         self._settings, self._known = settings, known
         broker = settings.name.encode()
         if broker != self._broker:

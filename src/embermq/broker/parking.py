@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from embermq.broker.settings import BrokerSettings
-from embermq.clock import Clock
+from embermq.clock import Clock, SystemClock
 from embermq.errors import IllegalMessage, NotSupported
 from embermq.model.properties import (
     DELAY,
@@ -83,9 +83,8 @@ def split_timer(properties: str) -> TimerSplit | None:
 
 
 class ParkingLimits(NamedTuple):
-    """What holds at a moment for messages that name a time."""
+    """What holds for messages that name a time, until settings change."""
 
-    now_ms: int
     precision: int  # of the slots
     most_delay_ms: int
     is_unlimited: bool  # they may wait, and as many for one moment as there are
@@ -107,7 +106,11 @@ class Parking:
         """What `slot_of` goes by."""
         settings = self._settings()
         is_unlimited = settings.timers and settings.timer_slot_limit >= UNLIMITED
-        return ParkingLimits(self._clock.now_ms(), self._precision, settings.timer_max_delay_s * 1000, is_unlimited)
+        return ParkingLimits(self._precision, settings.timer_max_delay_s * 1000, is_unlimited)
+
+    def own_now_ms(self) -> int:
+        """The time by a clock that is not the machine's; 0 if it is that, which everybody can read."""
+        return 0 if isinstance(self._clock, SystemClock) else self._clock.now_ms()
 
     def park(self, target: Target) -> Target:
         """Where a message must wait, if it must, else where it goes anyway. Raises a RequestError."""

@@ -1,6 +1,7 @@
 """What the properties of a SEND ask for besides storing, where that is one thing that kernels can see to:
 
     TIMER_DELIVER_MS        to be delivered at a time
+    TIMER_DELAY_MS, …_SEC   to be delivered so much later than now
     TRAN_MSG and PGROUP     to be hidden until its transaction ends
 
 Everything else about them must be plain, as `send_properties.py` says, and nothing may stand there twice or look like
@@ -15,28 +16,42 @@ from embermq.kernels.compiling import part, variable
 from embermq.kernels.memory import find_byte, load_i64, load_u8, load_u32, put
 from embermq.kernels.scanning import read_number, read_word
 from embermq.kernels.send_properties import asks_for_more_in
-from embermq.kernels.send_rows import ASKED, ASKED_SIZE, ASKS, ASKS_COMMIT, ASKS_NOTHING, ASKS_TIME
+from embermq.kernels.send_rows import ASKED, ASKED_SIZE, ASKS, ASKS_COMMIT, ASKS_DELAY, ASKS_NOTHING, ASKS_TIME
 
 _NAME_END: Final = 1
 _PAIR_END: Final = 2
 _MOST: Final = 10**18  # ms; longer numbers are refused
+_MOST_SECONDS: Final = _MOST // 1000
 
 _UNIQUE: Final = int.from_bytes(b"UNIQ_KEY")
 _PREPARED: Final = int.from_bytes(b"TRAN_MSG")
 _GROUP: Final = int.from_bytes(b"PGROUP")
-_DELIVER: Final = (int.from_bytes(b"TIMER_DE"), int.from_bytes(b"LIVER_MS"))
+_TIMER: Final = int.from_bytes(b"TIMER_DE")
+_DELIVER_MS: Final = int.from_bytes(b"LIVER_MS")
+_DELAY_MS: Final = int.from_bytes(b"LAY_MS")
+_DELAY_SECONDS: Final = int.from_bytes(b"LAY_SEC")
 _TRUE: Final = int.from_bytes(b"true")
 
 # What a name is.
-_OTHER, _ID, _MARK, _PRODUCERS, _TIME, _UNSURE = range(6)
+_OTHER, _ID, _MARK, _PRODUCERS, _TIME, _DELAY, _SECONDS, _UNSURE = range(8)
+
+
+@part
+def _time_of(rest: int, size: int) -> int:
+    """What a name means that goes on so behind `TIMER_DE`; _OTHER if that is no time."""
+    if size == 8 and load_i64(rest) == _DELIVER_MS:
+        return _TIME
+    if size == 6 and read_word(rest, 6) == _DELAY_MS:
+        return _DELAY
+    return _SECONDS if size == 7 and read_word(rest, 7) == _DELAY_SECONDS else _OTHER
 
 
 @part
 def _kind_of(at: int, size: int) -> int:
     """What the name of `size` bytes means; _UNSURE if it only ends like one that matters."""
-    if size == 16 and load_i64(at) == _DELIVER[0] and load_i64(at + 8) == _DELIVER[1]:
-        return _TIME
     if size >= 8:
+        if load_i64(at) == _TIMER:
+            return _time_of(at + 8, size - 8)
         last = load_i64(at + size - 8)
         if last == _UNIQUE:
             return _ID if size == 8 else _UNSURE
@@ -49,18 +64,22 @@ def _kind_of(at: int, size: int) -> int:
 
 @part
 def _read_asked(kind: int, value: int, pair_end: int) -> tuple[int, int]:
-    """What the value of a time or of a transaction's mark asks for, and the time; ASKS_NOTHING if it is unusual."""
+    """What the value of a time or of a transaction's mark asks for, and the ms; ASKS_NOTHING if it is unusual."""
+    if kind == _MARK:
+        return (ASKS_COMMIT if pair_end - value == 4 and load_u32(value) == _TRUE else ASKS_NOTHING), 0
+    number, after = read_number(value, pair_end)
+    if after != pair_end or not 0 < number < (_MOST_SECONDS if kind == _SECONDS else _MOST):
+        return ASKS_NOTHING, 0
     if kind == _TIME:
-        time, after = read_number(value, pair_end)
-        return (ASKS_TIME if after == pair_end and 0 < time < _MOST else ASKS_NOTHING), time
-    return (ASKS_COMMIT if pair_end - value == 4 and load_u32(value) == _TRUE else ASKS_NOTHING), 0
+        return ASKS_TIME, number
+    return ASKS_DELAY, number * 1000 if kind == _SECONDS else number
 
 
 @part
 def find_asked(begin: int, end: int, limit: int, scratch: int, row: int) -> tuple[int, int]:
     """Where the value of the unique id begins and ends; 0 and 0 if the properties do not ask for one thing known here.
 
-    What they ask for is kept in the row: a time, or the place of the producer group behind `scratch`.
+    What they ask for is kept in the row: a time or a delay, or the place of the producer group behind `scratch`.
     """
     if begin >= end or load_u8(end - 1) != _PAIR_END:
         return 0, 0
@@ -74,9 +93,9 @@ def find_asked(begin: int, end: int, limit: int, scratch: int, row: int) -> tupl
         if value > pair_end or find_byte(value, pair_end, _NAME_END) != pair_end:
             return 0, 0
         kind = _kind_of(at, name_end - at)
-        if kind in (_TIME, _MARK):
+        if kind in (_TIME, _DELAY, _SECONDS, _MARK):
             asked, time = _read_asked(kind, value, pair_end)
-            kind = variable(_MARK)  # there may be one of the two
+            kind = variable(_MARK)  # there may be one of them
             if asked == ASKS_NOTHING:
                 return 0, 0
             asks = asked
@@ -93,6 +112,6 @@ def find_asked(begin: int, end: int, limit: int, scratch: int, row: int) -> tupl
     if unique == unique_end or asks == ASKS_NOTHING or (asks == ASKS_COMMIT and group == group_end):
         return 0, 0
     put(row, ASKS, asks)
-    put(row, ASKED, time if asks == ASKS_TIME else group - scratch)
-    put(row, ASKED_SIZE, 0 if asks == ASKS_TIME else group_end - group)
+    put(row, ASKED, group - scratch if asks == ASKS_COMMIT else time)
+    put(row, ASKED_SIZE, group_end - group if asks == ASKS_COMMIT else 0)
     return unique, unique_end

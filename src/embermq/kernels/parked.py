@@ -14,11 +14,14 @@ from typing import Final
 from embermq.kernels.columns import DRAFT_PROPERTIES_AT, DRAFT_PROPERTIES_SIZE, DRAFT_QUEUE, DRAFT_TOPIC
 from embermq.kernels.compiling import part, variable
 from embermq.kernels.digits import count_digits, write_digits
+from embermq.kernels.machine_clock import CLOCK_WIDTH, wall_ms
 from embermq.kernels.memory import copy, get, load_u8, put, store_8, store_16, store_32, store_64
 from embermq.kernels.send_rows import (
     ASKED,
     ASKED_SIZE,
     ASKS,
+    ASKS_COMMIT,
+    ASKS_DELAY,
     ASKS_TIME,
     PROPERTIES_SIZE,
     QUEUE,
@@ -28,10 +31,11 @@ from embermq.kernels.send_rows import (
 from embermq.kernels.sends import NOT_PLAIN, SCRATCH_FULL
 
 # What the broker says of messages that wait. A number of a topic below 0 leaves those that it is for to plain code.
+# NOW is the time where the broker has a clock of its own, as in tests; where it is 0, the machine's is read.
 (
-    TIMER_NUMBER, HALF_NUMBER, NOW, PRECISION, MOST_DELAY, BROKER, BROKER_SIZE, PROPERTIES_MOST, CHECK_ROOM,
-) = range(9)  # fmt: skip
-PARKING_SIZE: Final = 9
+    TIMER_NUMBER, HALF_NUMBER, NOW, PRECISION, MOST_DELAY, BROKER, BROKER_SIZE, PROPERTIES_MOST, CHECK_ROOM, _CLOCK,
+) = range(10)  # fmt: skip
+PARKING_SIZE: Final = _CLOCK + CLOCK_WIDTH
 
 _NAME_ENDS: Final = 1
 _ENDS: Final = 2
@@ -131,9 +135,12 @@ def _write_handle(
 
 
 @part
-def _slot_of(parking: int, deliver: int) -> int:
+def _slot_of(parking: int, row: int) -> int:
     """The time of the slot of a message; -1 if it is not for a time that it can wait for."""
     now, precision = get(parking, NOW), get(parking, PRECISION)
+    if now == 0:
+        now = wall_ms(parking + _CLOCK * 8)
+    deliver = get(row, ASKED) + (now if get(row, ASKS) == ASKS_DELAY else 0)
     if deliver <= now or deliver - now > get(parking, MOST_DELAY) or precision <= 0:
         return -1
     return (deliver - 1) // precision * precision
@@ -148,9 +155,9 @@ def park_draft(
     The row's topic, properties and unique id lie at these addresses.
     """
     topic_size, unique_size, own_size = get(row, TOPIC_SIZE), get(row, UNIQUE_SIZE), get(row, PROPERTIES_SIZE)
-    is_timed = get(row, ASKS) == ASKS_TIME
+    is_timed = get(row, ASKS) != ASKS_COMMIT
     number = get(parking, TIMER_NUMBER) if is_timed else get(parking, HALF_NUMBER)
-    slot = _slot_of(parking, get(row, ASKED)) if is_timed else 0
+    slot = _slot_of(parking, row) if is_timed else 0
     if number < 0 or slot < 0 or get(row, QUEUE) < 0:
         return NOT_PLAIN, -1
     parts = topic_size + unique_size + _NAMES_SIZE + 2 * _LONGEST_NUMBER
@@ -170,6 +177,7 @@ def park_draft(
     put(draft, DRAFT_PROPERTIES_SIZE, end - begin)
     if is_timed:
         at, end = _write_handle(end, parking, topic, topic_size, slot + 1, unique, unique_size)
+        put(row, ASKS, ASKS_TIME)
         put(row, ASKED, at - texts)
         put(row, ASKED_SIZE, end - at)
     return 1, end - texts

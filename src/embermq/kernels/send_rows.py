@@ -36,11 +36,11 @@ POSITION: Final = 17  # of the first message
 FIRST_DRAFT: Final = 18
 DRAFTS: Final = 19  # 0 for a batch whose messages are not counted yet
 ASKS: Final = 20  # for what, besides storing
-ASKED: Final = 21  # a time in ms, or where the producer group lies; once it is a draft, where the handle of a time lies
+ASKED: Final = 21  # a time or a delay in ms, or where the producer group lies; of a draft, where its handle lies
 ASKED_SIZE: Final = 22  # of the group or the handle
 
 COLUMNS: Final = 23
-ASKS_NOTHING, ASKS_TIME, ASKS_COMMIT = range(3)
+ASKS_NOTHING, ASKS_TIME, ASKS_COMMIT, ASKS_DELAY = range(4)  # a draft for later has a time
 ROW_SIZE: Final = COLUMNS * 8
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import ENGINE
+from embermq.clock import Clock
 from embermq.format.batch import BatchElement, encode_batch
 from embermq.format.command import ONEWAY, Command, decode_command, encode_command
 from embermq.format.frame import BINARY_FORM, JSON_FORM, Frame, FrameLimits, split_frames
@@ -44,9 +45,11 @@ class Outcome(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(path: Path, *, with_kernels: bool, **settings: Any) -> AsyncIterator[tuple[Broker, Host]]:
+async def serving(
+    path: Path, *, with_kernels: bool, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[tuple[Broker, Host]]:
     """A broker behind a socket."""
-    clock = ManualClock()
+    clock = clock or ManualClock()
     values = {**SMALL_SIZES, "durability": "async", "reserve_bytes": 0, "store_host": str(HOST), **settings}
     store = Store(path, StoreSettings.make(values), clock=clock, report=lambda done, total: None)
     broker = Broker(store, BrokerSettings(), host_of=lambda peer: HOST, clock=clock)
@@ -185,6 +188,9 @@ def a_plain(random: Random, opaque: int) -> Command:
         properties["KEYS"] = random.choice(["k1", "k1 k2", " ", "schlüssel"])
     if random.random() < 0.15:
         properties["TIMER_DELIVER_MS"] = str(NOW + random.choice([-5, 0, 1, 999, 1000, 1001, 60_000, 10**12]))
+    elif random.random() < 0.15:
+        name = random.choice(["TIMER_DELAY_MS", "TIMER_DELAY_SEC"])
+        properties[name] = str(random.choice([-5, 0, 1, 999, 1000, 1001, 60_000, 10**12, 10**15, 10**17]))
     elif random.random() < 0.15:
         properties |= {"TRAN_MSG": "true", "PGROUP": random.choice(["PID_a", "größe"])}
     fields = send_fields(random.choice(["orders", "bills"]), queue=random.randrange(4), **properties)

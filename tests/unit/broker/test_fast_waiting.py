@@ -11,6 +11,8 @@ import pytest
 
 from embermq.broker.broker import Broker
 from embermq.broker.fast_delivery import FastDelivery
+from embermq.broker.stages import ENGINE
+from embermq.clock import SystemClock
 from embermq.format.command import ONEWAY, Command, decode_command, encode_command
 from embermq.format.frame import split_frames
 from embermq.format.message_id import decode_message_id
@@ -56,7 +58,14 @@ def timed(random: Random, count: int, due: int) -> list[Command]:
         properties = {"UNIQ_KEY": f"{number:032X}", "TAGS": random.choice("abc")}
         if random.random() < 0.3:
             properties["KEYS"] = f"key{number % 7}"
-        properties["TIMER_DELIVER_MS"] = str(due - 1000 * random.choice([0, 0, 0, 1]))
+        at = due - 1000 * random.choice([0, 0, 0, 1])
+        match random.randrange(3):
+            case 0:
+                properties["TIMER_DELIVER_MS"] = str(at)
+            case 1:
+                properties["TIMER_DELAY_MS"] = str(at - ManualClock().now_ms())
+            case 2:
+                properties["TIMER_DELAY_SEC"] = str((at - ManualClock().now_ms()) // 1000)
         topic = random.choice(["orders", "orders", "bills", "gone"])
         fields = send_fields(topic, queue=random.randrange(4), **properties)
         made.append(Command(310, fields, random.randbytes(random.choice([1, 30, 2_000])), number + 1))
@@ -218,3 +227,24 @@ def test_a_message_for_later_can_be_recalled_by_the_handle_that_kernels_wrote(tm
         assert broker.store.offsets(TIMER_TOPIC, queue=0)[1] == 8
 
     with_engine(tmp_path / "store", work)
+
+
+def test_delays_count_from_when_their_message_came_by_the_machines_clock(tmp_path: Path) -> None:
+    delay_ms = 40_000
+
+    async def run() -> None:
+        async with serving(tmp_path / "store", with_kernels=True, clock=SystemClock()) as (broker, host):
+            connection = await connect(host)
+            await connection.ask([Command(310, send_fields(UNIQ_KEY="first"), b"first", 1)])
+            for number, asked in enumerate(({"TIMER_DELAY_MS": str(delay_ms)}, {"TIMER_DELAY_SEC": "40"}) * 20):
+                began = broker.clock.now_ms()
+                (answer,) = await connection.ask([Command(310, send_fields(UNIQ_KEY=f"U{number}", **asked), b"x", 7)])
+                ended = broker.clock.now_ms()
+                assert answer.code == 0
+                (message,) = broker.store.get(TIMER_TOPIC, queue=0, offset=number)
+                slot, precision = int(message.properties["TIMER_OUT_MS"]), 1_000
+                assert began + delay_ms <= slot + precision <= ended + delay_ms + precision
+            assert broker.stages[ENGINE].store.messages > 30
+            connection.close()
+
+    asyncio.run(run())

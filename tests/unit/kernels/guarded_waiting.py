@@ -27,7 +27,10 @@ from tests.unit.kernels.sent_frames import send
 
 NOW = 1_700_000_000_000
 ODD = (0, 1, -1, 51, 52, 53, 100, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63))
-ASKING = (f"TIMER_DELIVER_MS\x01{NOW + 60_000}\x02", "TRAN_MSG\x01true\x02PGROUP\x01PID\x02", "")
+ASKING = (
+    *(f"TIMER_DELIVER_MS\x01{NOW + 60_000}\x02", "TIMER_DELAY_MS\x0160000\x02", "TIMER_DELAY_SEC\x0160\x02"),
+    *("TRAN_MSG\x01true\x02PGROUP\x01PID\x02", ""),
+)
 REGION = AnswerTexts("DefaultRegion", b"7F00000100002A9F")
 TIMER = TIMER_TOPIC.encode()
 PLACES = (
@@ -84,7 +87,8 @@ class Rounds:
         broker = b"b" * random.choice((0, 1, 8, 200))
         numbers = [0] * parked.PARKING_SIZE
         numbers[parked.TIMER_NUMBER], numbers[parked.HALF_NUMBER] = random.choice(((0, 1), (-1, 1), (0, -1)))
-        numbers[parked.NOW], numbers[parked.MOST_DELAY] = NOW, random.choice((10**9, 10**9, 1))
+        numbers[parked.NOW] = random.choice((NOW, NOW, 0))
+        numbers[parked.MOST_DELAY] = random.choice((10**9, 10**9, 1))
         numbers[parked.PRECISION] = random.choice((1000, 1000, 100, 0, -1))
         numbers[parked.BROKER], numbers[parked.BROKER_SIZE] = self._place(6, broker, last=last), len(broker)
         numbers[parked.PROPERTIES_MOST], numbers[parked.CHECK_ROOM] = random.choice((32_000, 32_000, 100)), 30

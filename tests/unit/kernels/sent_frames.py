@@ -22,7 +22,7 @@ from embermq.kernels.commands import decode_command as decode_fast
 from embermq.kernels.memory import address_of
 from embermq.kernels.send_rows import SendRows
 from embermq.kernels.sends import Parsed, SendLimits, parse_into
-from embermq.model.properties import TIMER_DELIVER_MS
+from embermq.model.properties import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 
 WIRE: Final = Path(__file__).parents[2] / "golden" / "data" / "wire"
 SEND_CODES: Final = (10, 310, 320)
@@ -50,6 +50,7 @@ PIECES: Final = (
     *(b"9223372036854775808", b"99999999999999999999", b"9" * 400, "٣".encode(), b" 7", b"0", b"1", b"10", b"310"),
     *(b"DELAY", b"TIMER_", b"TRAN_MSG", b"POP_CK", b"INNER_", b"REPLY_TO_CLIENT", b"__RMQ.TRANSIENT.", b"UNIQ_KEY"),
     *(b"DELA", b"Y", b"_", b"__", b"TIMER", b"REPLY_TO_", b"REPLY_TO_CLIEN", b"__RMQ.TRANSIENT", b"TRAN_", b"POP_"),
+    *(b"TIMER_DELAY_SEC\\u00019\\u0002", b"TIMER_DELAY_MS\\u00019\\u0002"),
     *(b"TIMER_DELIVER_MS\\u00019\\u0002", b"TRAN_MSG\\u0001true\\u0002", b"PGROUP\\u0001g\\u0002", b"PGROUP", b"REAL_"),
     *(b"UNIQ_KEY\\u0001", b"UNIQ_KEY\\u0001x\\u0002", b"XUNIQ_KEY\\u0001y\\u0002", b"UNIQ_KEY\\u0001\\u0002"),
     *(b'"code":310,', b'"code":10,', b'"code":320,', b'"flag":2,', b'"opaque":7,', b'"b":"x",', b'"i":"",'),
@@ -74,7 +75,7 @@ class Row(NamedTuple):
     unique: bytes
     body: bytes
     is_batch: bool
-    asked: bytes | int | None = None  # the producer group of a half message, or when one is to be delivered
+    asked: bytes | int | str | None = None  # the producer group of a half message; else a time or a delay
 
 
 class EveryTopic(dict[str, tuple[bytes, int]]):
@@ -125,16 +126,18 @@ class PlainCode:
             unique.encode(), bytes(body), is_batch, asked,
         )  # fmt: skip
 
-    def _read_asking(self, request: Command) -> tuple[tuple[DraftFields, int, str] | None, bytes | int | None]:
+    def _read_asking(self, request: Command) -> tuple[tuple[DraftFields, int, str] | None, bytes | int | str | None]:
         """The same for a message that begins a transaction, or that names when it is to be delivered."""
         half = self._intake.half(request, Born(b"host", 0, 0))
         if half is not None:
             draft, queue, unique, sent = half
             return ((sent.topic.encode(), sent.queue, *draft[2:]), queue, unique), sent.group.encode()
         split = split_timer(short_fields(request).get("i", ""))
-        if split is None or split.name != TIMER_DELIVER_MS or not split.value.isdecimal():
+        if split is None or not split.value.isdecimal():
             return None, None
-        return self._intake.plain(request, Born(b"host", 0, 0), split.rest), int(split.value)
+        number = int(split.value)
+        asked = {TIMER_DELIVER_MS: number, TIMER_DELAY_MS: f"{number} ms", TIMER_DELAY_SEC: f"{number}000 ms"}
+        return self._intake.plain(request, Born(b"host", 0, 0), split.rest), asked[split.name]
 
 
 class Reader:
@@ -160,9 +163,19 @@ class Reader:
             row[column.OPAQUE], row[column.ONEWAY], row[column.FORM], part(data, column.TOPIC_AT), row[column.QUEUE],
             row[column.SYS_FLAG], row[column.BORN_TIME], row[column.FLAG], part(scratch, column.PROPERTIES_AT),
             part(scratch, column.UNIQUE_AT), part(data, column.BODY_AT), row[column.DRAFTS] == 0,
-            None if row[column.ASKS] == column.ASKS_NOTHING
-            else row[column.ASKED] if row[column.ASKS] == column.ASKS_TIME else part(scratch, column.ASKED),
+            self._asked(row, lambda: part(scratch, column.ASKED)),
         )  # fmt: skip
+
+    @staticmethod
+    def _asked(row: Sequence[int], group: Callable[[], bytes]) -> bytes | int | str | None:
+        match row[column.ASKS]:
+            case column.ASKS_NOTHING:
+                return None
+            case column.ASKS_TIME:
+                return row[column.ASKED]
+            case column.ASKS_DELAY:
+                return f"{row[column.ASKED]} ms"
+        return group()
 
 
 @cache

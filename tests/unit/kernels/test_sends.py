@@ -123,7 +123,12 @@ def test_every_piece_at_every_place_of_a_json_header(plain_code: PlainCode) -> N
     assert sum(check(frame, plain_code) for frame in frames) > 1_000
 
 
-ASKING = ("TIMER_DELIVER_MS\x011700000060000\x02", "TRAN_MSG\x01true\x02PGROUP\x01PID_test\x02")
+ASKING = (
+    "TIMER_DELIVER_MS\x011700000060000\x02",
+    "TIMER_DELAY_MS\x0160000\x02",
+    "TIMER_DELAY_SEC\x0160\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01PID_test\x02",
+)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -146,7 +151,11 @@ def test_a_message_that_waits_for_its_time_or_its_transaction_is_taken(
         "TIMER_DELIVER_MS\x017\x02TIMER_DELIVER_MS\x018\x02", "TIMER_DELIVER_MS\x017\x02TIMER_DELAY_MS\x018\x02",
         "TIMER_DELIVER_MS\x017\x02DELAY\x013\x02", "TIMER_DELIVER_MS\x017\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02",
         "xTIMER_DELIVER_MS\x017\x02", "TIMER_DELIVER_MS\x017\x01\x02", "TIMER_DELIVER_MS\x02",
-        "TIMER_DELAY_SEC\x017\x02",
+        "TIMER_DELAY_MS\x010\x02", "TIMER_DELAY_SEC\x010\x02", "TIMER_DELAY_SEC\x01-7\x02",
+        "TIMER_DELAY_SEC\x019223372036854775\x02", "TIMER_DELAY_SEC\x011000000000000000\x02",
+        "TIMER_DELAY_MS\x011000000000000000000\x02", "TIMER_DELAY_MS\x017\x02TIMER_DELAY_SEC\x018\x02",
+        "TIMER_DELAY_SE\x017\x02", "TIMER_DELAY_SECS\x017\x02", "TIMER_DELAY_M\x017\x02", "xTIMER_DELAY_MS\x017\x02",
+        "TIMER_DEL_UNIQKEY\x017\x02", "TIMER_DEL_UNIQ_KEY\x017\x02",
         "TRAN_MSG\x01true\x02", "TRAN_MSG\x01false\x02PGROUP\x01g\x02", "TRAN_MSG\x01true\x02PGROUP\x01\x02",
         "TRAN_MSG\x01true\x02PGROUP\x01g\x02PGROUP\x01h\x02", "TRAN_MSG\x01true\x02xPGROUP\x01g\x02",
         "TRAN_MSG\x01true\x02TRAN_MSG\x01true\x02PGROUP\x01g\x02", "xTRAN_MSG\x01true\x02PGROUP\x01g\x02",
@@ -264,7 +273,7 @@ def test_any_properties(plain_code: PlainCode, text: str, ascii_only: bool, form
 @pytest.mark.parametrize(
     "text",
     [
-        "UNIQ_KEY\x01a\x02DELAY\x011\x02", "TIMER_DELAY_MS\x011\x02UNIQ_KEY\x01a\x02", "UNIQ_KEY\x01TRAN_MSG\x02",
+        "UNIQ_KEY\x01a\x02DELAY\x011\x02", "TIMER_ROLL\x011\x02UNIQ_KEY\x01a\x02", "UNIQ_KEY\x01TRAN_MSG\x02",
         "POP_CKUNIQ_KEY\x01a\x02", "UNIQ_KEY\x01a\x02INNER_", "UNIQ_KEY\x01a\x02REPLY_TO_CLIENT\x01c\x02",
         "__RMQ.TRANSIENT.x\x01y\x02UNIQ_KEY\x01a\x02", "UNIQ_KEY\x01\x02", "UNIQ_KEY\x01a", "KEYS\x01a\x02", "", "\x02",
         "xUNIQ_KEY\x01a\x02", "xUNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02", "UNIQ_KEY\x02", "UNIQ_KEY",
