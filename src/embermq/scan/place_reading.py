@@ -77,16 +77,24 @@ def read_places(context: SplitContext, stretch: Stretch, expected: Expected) -> 
     while done < len(stretch.places):
         looked = context.look(stretch.data, stretch.position, places=stretch.places[done:])
         found = RowBatch(context.engine, stretch.data, stretch.position, looked.rows)
-        yield from context.selector.batches(_check(context, found, stretch, expected))
+        yield from context.selector.batches(_check(context, found, _numbers_of(found, stretch, done), expected))
         done += looked.seen
         if not looked.goes_on and done < len(stretch.places):
             yield from _read_plain(context, stretch, done, expected)
             done += 1
 
 
-def _check(context: SplitContext, found: RowBatch, stretch: Stretch, expected: Expected) -> RowBatch:
+def _numbers_of(found: RowBatch, stretch: Stretch, done: int) -> Numbers | slice:
+    """Which of the expected messages the rows are to be; `done` of the stretch's were looked at before."""
+    places, end = found.rows[at.ROW_AT], done + len(found)
+    if np.array_equal(places, stretch.places[done:end]):  # none is left out, as usual
+        return slice(stretch.first + done, stretch.first + end)
+    numbers: Numbers = np.searchsorted(stretch.places, places) + stretch.first
+    return numbers
+
+
+def _check(context: SplitContext, found: RowBatch, numbers: Numbers | slice, expected: Expected) -> RowBatch:
     """The rows that are what the queues say; the others are reported."""
-    numbers = np.searchsorted(stretch.places, found.rows[at.ROW_AT]) + stretch.first
     is_right = (expected.offsets[numbers] < 0) | (
         (expected.topics[numbers] == found.rows[at.ROW_TOPIC])
         & (expected.queues[numbers] == found.rows[at.ROW_QUEUE])

@@ -43,20 +43,23 @@ def find_places(store: StoreFiles, parts: tuple[QueuePart, ...], on_loss: OnLoss
         offsets = np.arange(first, first + len(found), dtype=np.int64)
         if queue.is_batch or is_light_queue(part.topic):  # their records have offsets of their own
             offsets[:] = -1
-        filled = np.flatnonzero(~is_blank(found))
-        if len(filled) < len(found):
-            on_loss(part, len(found) - len(filled), "the queue says that it has no message there")
-        found = found[filled]
+        blank = is_blank(found)
+        if blank.any():
+            on_loss(part, int(blank.sum()), "the queue says that it has no message there")
+            found, offsets = found[~blank], offsets[~blank]
         positions, sizes = found["position"].astype(np.int64), found["size"].astype(np.int64)
-        columns.append((positions, sizes, np.full(len(found), number, np.int64), offsets[filled]))
+        columns.append((positions, sizes, np.full(len(found), number, np.int64), offsets))
     if not columns:
         nothing = np.empty(0, np.int64)
         return Places(nothing, nothing, nothing, nothing)
     positions, sizes, numbers, offsets = (np.concatenate(column) for column in zip(*columns, strict=True))
     order = positions.argsort(kind="stable")  # which merges: those of each queue rise
     rising = positions[order]
-    order = order[np.concatenate([[True], rising[1:] != rising[:-1]])]
-    return Places(positions[order], sizes[order], numbers[order], offsets[order])
+    is_again = rising[1:] == rising[:-1]  # as where two light queues lead to one record
+    if is_again.any():
+        order = order[np.concatenate([[True], ~is_again])]
+        rising = positions[order]
+    return Places(rising, sizes[order], numbers[order], offsets[order])
 
 
 def _read(entries: QueueEntries, part: QueuePart, on_loss: OnLoss) -> Entries:

@@ -20,6 +20,7 @@ from embermq.scan.splits import LogFile
 LOCAL_GAP: Final = 64 << 10  # bytes that are rather read than skipped
 REMOTE_GAP: Final = 1 << 20
 MOST_READ: Final = 16 << 20  # bytes that records are taken from at once, unless a single one is larger
+READS_AT_ONCE: Final = 4  # of the usual size: few records are in each, and all that is made of them costs for itself
 SPARSE_GAP: Final = 4 << 10  # bytes between two records, from which on each is better read by itself
 
 
@@ -39,7 +40,7 @@ def iter_stretches(
 
     Fewer bytes than asked for come from a file that ends early. All records must lie in `files`, and none in two.
     """
-    buffer = bytearray()
+    buffer = _make_buffer(0)
     for file in files:
         first, last = np.searchsorted(positions, [file.start, file.end]).tolist()
         if first == last:
@@ -50,19 +51,24 @@ def iter_stretches(
         try:
             is_sparse = span - int(sizes.sum()) >= SPARSE_GAP * len(sizes)
             by_record = is_sparse and isinstance(opened, LocalFile) and loading.is_loaded()
-            most = MOST_READ if by_record else system.read_size
+            most = MOST_READ if by_record else min(READS_AT_ONCE * system.read_size, MOST_READ)
             gap = most if by_record else LOCAL_GAP if system.is_local else REMOTE_GAP
             for begin, end in _iter_runs(begins, begins + sizes, gap, most):
                 low, high = int(begins[begin]), int((begins[begin:end] + sizes[begin:end]).max())
                 if high - low > len(buffer):
-                    buffer = bytearray(max(high - low, min(most, span)))
+                    buffer = _make_buffer(max(high - low, min(most, span)))
                 places = begins[begin:end] - low
-                view = memoryview(buffer)[: high - low]
+                view = buffer[: high - low]
                 if not by_record or not _read_records(opened, view, low - file.start, places, sizes[begin:end]):
                     view = view[: opened.read_into(view, low - file.start)]
                 yield Stretch(view.toreadonly(), low, places, first + begin)
         finally:
             opened.close()
+
+
+def _make_buffer(size: int) -> memoryview:
+    """Memory with anything in it. numpy asks for large pages: with small ones, its first use costs more than a read."""
+    return np.empty(size, np.uint8).data
 
 
 def _read_records(file: OpenFile, buffer: memoryview, begin: int, places: Numbers, sizes: Numbers) -> bool:

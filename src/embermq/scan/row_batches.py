@@ -115,7 +115,7 @@ class RowBatch:
             return pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(times)])
         match name:
             case names.TOPIC:
-                return self._engine.topics.names.take(pa.array(self.rows[at.ROW_TOPIC]))
+                return self._topic_array()
             case names.POSITION:
                 return _numbers(self.positions, kind)
             case names.BROKER:
@@ -128,6 +128,12 @@ class RowBatch:
                 return self._host_array(at.ROW_STORE_HOST, SysFlag.STORE_HOST_V6)
         assert taken is not None, "properties were not taken apart"
         return self.map_array(taken) if name == names.PROPERTIES else self.value_array(name, taken)
+
+    def _topic_array(self) -> pa.Array:
+        numbers, known = self.rows[at.ROW_TOPIC], self._engine.topics.names
+        if len(numbers) and (numbers == numbers[0]).all():
+            return pa.repeat(known[int(numbers[0])], len(numbers))
+        return known.take(pa.array(numbers))
 
     def _body_array(self, plain_bodies: dict[int, bytes]) -> pa.Array:
         bodies = self._engine.gather(
