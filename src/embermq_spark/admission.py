@@ -23,6 +23,11 @@ class Limits:
     min_offsets: int | None
     max_wait_ms: int
 
+    @property
+    def are_given(self) -> bool:
+        """Whether there is any."""
+        return (self.max_offsets, self.max_bytes, self.min_offsets) != (None, None, None)
+
     @classmethod
     def of(cls, options: ReadOptions) -> Limits:
         return cls(

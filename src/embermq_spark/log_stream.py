@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import replace
 
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from embermq.errors import DataLoss, SettingsError
@@ -17,6 +16,7 @@ from embermq.scan.splits import Split
 from embermq.scan.store_state import StoreState
 from embermq.scan.survey import Survey
 from embermq_spark.admission import spread
+from embermq_spark.compat import ReadLimit
 from embermq_spark.options import ReadOptions
 from embermq_spark.pieces import Piece
 from embermq_spark.stream import Stream, is_unlimited, make_patience
@@ -36,7 +36,7 @@ class LogStream(Stream):
                     f"broker {broker.name} does not give its whole log (not EmberMQ's, or it wants an administrator's "
                     "accessKey and secretKey); name topics with subscribe, subscribePattern or assign"
                 )
-        self._patience = make_patience(self._limits)
+        self._patience = make_patience(self.limits)
         self._target: LogPositions | None = None
 
     def _accepts(self, topic: str) -> bool:
@@ -121,7 +121,7 @@ class LogStream(Stream):
         return found
 
     def _is_worth_it(self, begin: LogPositions, states: Mapping[str, StoreState]) -> bool:
-        least = self._limits.min_offsets
+        least = self.limits.min_offsets
         if least is None:
             return True
         available = 0
@@ -135,8 +135,8 @@ class LogStream(Stream):
         """Up to where a batch goes that options limit; brokers share in proportion to their bytes."""
         starts = {name: begin.get(name, state.begin) for name, state in states.items()}
         waiting = {name: max(state.end - starts[name], 0) for name, state in states.items()}
-        counts = _share(waiting, self._limits.max_offsets)
-        sizes = _share(waiting, self._limits.max_bytes)
+        counts = _share(waiting, self.limits.max_offsets)
+        sizes = _share(waiting, self.limits.max_bytes)
         ends = {}
         for name, state in states.items():
             ends[name] = starts[name]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from embermq.errors import DataLoss
@@ -19,6 +19,7 @@ from embermq.scan.survey import QueueState
 from embermq.scan.wanted import OffsetRange
 from embermq_spark.admission import spread
 from embermq_spark.brokers import Broker
+from embermq_spark.compat import ReadAllAvailable, ReadLimit
 from embermq_spark.group_progress import GroupProgress
 from embermq_spark.options import ReadOptions
 from embermq_spark.pieces import Piece
@@ -35,7 +36,7 @@ class QueueStream(Stream):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._patience = make_patience(self._limits)
+        self._patience = make_patience(self.limits)
         self._target: Queues | None = None
         self._progress = GroupProgress(options)
 
@@ -99,6 +100,10 @@ class QueueStream(Stream):
                 pieces += [Piece(split, wanted) for split in splits]
         return pieces
 
+    def with_new(self, start: dict[str, Any]) -> dict[str, Any]:
+        begin = flatten_queues(start)
+        return nest_queues({**flatten_queues(self.latestOffset(start, ReadAllAvailable())), **begin})
+
     def _queues_of(self, states: Mapping[Broker, StoreState]) -> Queues:
         return {
             QueueKey(queue.topic, broker.name, queue.queue): queue
@@ -149,7 +154,7 @@ class QueueStream(Stream):
         states: Mapping[Broker, StoreState],
     ) -> dict[QueueKey, int]:
         """How many messages of each queue go into a batch that options limit."""
-        limits, total = self._limits, sum(available.values())
+        limits, total = self.limits, sum(available.values())
         taken = dict(available) if limits.max_offsets is None else spread(available, limits.max_offsets)
         if limits.max_bytes is None:
             return taken

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from embermq_spark.compat import OLDEST_FOR_STREAMS, check_version
+from embermq_spark.compat import fit_stream
 from embermq_spark.options import ReadOptions, WriteOptions
 from embermq_spark.schema import columns_of, read_schema
 
@@ -31,10 +31,9 @@ class RocketMQSource(DataSource):
         return make_batch_reader(self._read_options(schema), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        check_version(oldest=OLDEST_FOR_STREAMS)
         from embermq_spark.streams import make_stream_reader
 
-        return make_stream_reader(self._read_options(schema), schema)
+        return fit_stream(make_stream_reader(self._read_options(schema), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         from embermq_spark.sink import BatchSink

@@ -9,14 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from embermq.clock import SystemClock
@@ -24,6 +16,14 @@ from embermq.errors import DataLoss, TopicNotFound, TransportError
 from embermq.scan.store_state import Accepts, StoreState
 from embermq_spark.admission import Limits, Patience
 from embermq_spark.brokers import Broker, find_brokers
+from embermq_spark.compat import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from embermq_spark.options import ReadOptions
 from embermq_spark.pieces import read_piece
 from embermq_spark.schema import columns_of
@@ -43,7 +43,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._wanted = make_wanted(options, columns_of(schema))
         self._brokers = find_brokers(options, self._wanted)
         self._found_s = SystemClock().monotonic()
-        self._limits = Limits.of(options)
+        self.limits = Limits.of(options)
 
     @abstractmethod
     def _accepts(self, topic: str) -> bool:
@@ -51,7 +51,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark has no limit with several parts; any of them tells that options count."""
-        limits = self._limits
+        limits = self.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)
         if limits.max_bytes is not None:
@@ -59,6 +59,10 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if limits.min_offsets is not None:
             return ReadMinRows(limits.min_offsets)
         return ReadAllAvailable()
+
+    def with_new(self, start: dict[str, Any]) -> dict[str, Any]:
+        """The beginning of a batch whose end says more than it: with what has come since."""
+        return start
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(partition, self._schema)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from embermq.errors import SettingsError
 from embermq_spark.log_stream import LogStream
 from embermq_spark.options import ReadOptions, name_of
 from embermq_spark.queue_stream import QueueStream
+from embermq_spark.stream import Stream
 
 
-def make_stream_reader(options: ReadOptions, schema: StructType) -> DataSourceStreamReader:
+def make_stream_reader(options: ReadOptions, schema: StructType) -> Stream:
     """The reader of a stream. Raises SettingsError for options that streams do not have."""
     for field in ("ending_offsets", "ending_timestamp"):
         if getattr(options, field) is not None:

@@ -24,6 +24,7 @@ from embermq.scan.splits import STORAGE, StorePlace
 
 LOCAL_READ_SIZE: Final = 4 << 20
 REMOTE_READ_SIZE: Final = 16 << 20
+_LOOKS: Final = 8  # bytes that tell whether a part of a file is in memory
 _UNKNOWN_TO_ARROW: Final = "Unrecognized filesystem type"
 
 
@@ -113,7 +114,16 @@ class LocalFile:
 
     def expect(self, at: int, size: int) -> None:
         """Have the disk read so many bytes at once that are asked for in small pieces."""
-        os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_WILLNEED)
+        if not self._is_in_memory(at, size):
+            os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_WILLNEED)
+
+    def _is_in_memory(self, at: int, size: int) -> bool:
+        """Whether a few of the bytes, and so most likely all, can be had without the disk."""
+        byte, places = bytearray(1), range(at, at + size, max(size // _LOOKS, 1))
+        try:
+            return all(os.preadv(self._descriptor, [byte], place, os.RWF_NOWAIT) for place in places)
+        except OSError:  # one of them cannot, or no file system knows
+            return False
 
     def read_places(
         self, buffer: memoryview, at: int, places: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -14,12 +16,13 @@ from pyarrow import fs
 from embermq.errors import StoreMissing
 from embermq.scan import file_system
 from embermq.scan.columns import ALL_COLUMNS
-from embermq.scan.file_system import ArrowFiles, LocalFiles, open_file_system
+from embermq.scan.file_system import ArrowFiles, LocalFile, LocalFiles, open_file_system
 from embermq.scan.numpy_engine import NumpyEngine
 from embermq.scan.planner import list_queues, plan
 from embermq.scan.reading import read_split
 from embermq.scan.splits import LogSplit, QueueSplit, RecordSplit, StorePlace
 from embermq.scan.wanted import OffsetRange, Wanted
+from tests.builders import wait_until
 from tests.conftest import Golden
 
 WANTED = Wanted(system_topics=True, columns=ALL_COLUMNS)
@@ -103,3 +106,22 @@ def test_local_addresses_are_read_locally(tmp_path: Path) -> None:
 def test_an_address_that_nobody_knows_is_refused() -> None:
     with pytest.raises(StoreMissing, match="no store at nothing://here"):
         plan("nothing://here", WANTED)
+
+
+def test_what_is_expected_comes_into_memory(tmp_path: Path) -> None:
+    path, size = tmp_path / "file", 1 << 20
+    path.write_bytes(bytes(size))
+    descriptor = os.open(path, os.O_RDWR)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def is_in_memory() -> bool:
+        try:
+            return os.preadv(descriptor, [bytearray(size)], 0, os.RWF_NOWAIT) == size
+        except OSError as error:
+            return error.errno == errno.EOPNOTSUPP  # this file system cannot tell
+
+    with LocalFile(descriptor) as file:
+        for _ in range(2):  # the second time it is there
+            file.expect(0, size)
+            wait_until(is_in_memory)

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from embermq import Message, Store, open_store
 from embermq.errors import DataLoss, SettingsError, TopicNotFound
 from embermq.model.topic import TopicConfig
+from embermq_spark.compat import fit_stream
 from embermq_spark.options import ReadOptions
 from embermq_spark.schema import read_schema
 from embermq_spark.streams import make_stream_reader
@@ -39,9 +40,10 @@ def put(store: Store, topic: str, count: int, *, size: int = 10, begin: int = 0)
 class Asked:
     """A stream as Spark uses it: batch after batch."""
 
-    def __init__(self, path: Path, **options: str) -> None:
+    def __init__(self, path: Path, version: str = "4.3.0", **options: str) -> None:
         self.options = ReadOptions.parse({"path": str(path), "columns": "topic,queueId,queueOffset", **options})
-        self.reader: DataSourceStreamReader = make_stream_reader(self.options, read_schema(self.options))
+        stream = make_stream_reader(self.options, read_schema(self.options))
+        self.reader: DataSourceStreamReader = fit_stream(stream, version)
         self.at: dict[str, Any] = self.reader.initialOffset()
 
     def next(self) -> list[tuple[str, int, int]]:
@@ -55,6 +57,17 @@ class Asked:
             for batch in self.reader.read(piece):
                 rows += [(row["topic"], row["queueId"], row["queueOffset"]) for row in batch.to_pylist()]
         return rows
+
+
+class AskedByOld(Asked):
+    """As Spark 4.1 uses it, which says nothing of where a batch begins until its end is told."""
+
+    def __init__(self, path: Path, **options: str) -> None:
+        super().__init__(path, "4.1.4", **options)
+
+    def next(self) -> list[tuple[str, int, int]]:
+        begin, self.at = self.at, self.reader.latestOffset()  # type: ignore[call-arg]
+        return self.read(begin, self.at) if begin != self.at else []
 
 
 def counts_of(rows: list[tuple[str, int, int]]) -> list[int]:
@@ -263,3 +276,38 @@ def test_a_topic_that_is_not_there_is_refused(store: Store) -> None:
 def test_options_that_streams_do_not_have_are_refused(store: Store, options: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         Asked(store.path, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"subscribePattern": "ord.*"}])
+def test_spark_4_1_gets_all_that_is_there_once_new_queues_too(store: Store, options: dict[str, str]) -> None:
+    put(store, "orders", 10)
+    stream = AskedByOld(store.path, **options)
+    rows = stream.next()
+    assert len(rows) == 10
+    assert stream.next() == []
+    put(store, "orders", 7, begin=10)
+    put(store, "orders-new", 5)
+    begin = stream.at
+    more = stream.next()
+    assert stream.next() == []
+    again = AskedByOld(store.path, **options)  # which no longer knows what it was asked before
+    assert again.read(begin, stream.at) == more
+    again.at = stream.at
+    put(store, "orders-new", 3, begin=5)
+    rows += more + again.next()
+    assert len(rows) == len(set(rows)) == 25
+
+
+def test_spark_4_1_is_told_of_loss(store: Store) -> None:
+    put(store, "orders", 10)
+    stream = AskedByOld(store.path, subscribe="orders", startingoffsets="latest")
+    ahead = {"orders": {"data": {queue: end + 1 for queue, end in stream.at["orders"]["data"].items()}}}
+    with pytest.raises(DataLoss, match="the topic was made anew, or the store lost its end"):
+        stream.read(ahead, stream.at)
+
+
+@pytest.mark.parametrize("option", ["maxoffsetspertrigger", "maxbytespertrigger", "minoffsetspertrigger"])
+def test_spark_4_1_has_no_limits(store: Store, option: str) -> None:
+    put(store, "orders", 1)
+    with pytest.raises(SettingsError, match=r"need PySpark 4.2 or newer, and this is 4.1.4; leave them out"):
+        AskedByOld(store.path, **{option: "5"})
