@@ -126,6 +126,23 @@ def give_back_offsets(drafts: Table, queues: Table, numbers: int, numbers_size: 
     return len(drafts)
 
 
+@kernel("int64(int64[::1], int64[::1])")
+def list_places(places: Table, listed: Table) -> int:
+    """List each place once, in the order they come in; how many there are, -1 if they are more than `listed` takes."""
+    count = variable(0)
+    for number in range(len(places)):
+        place, at = places[number], variable(0)
+        while at < count and listed[at] != place:
+            at += 1
+        if at < count:
+            continue
+        if count == len(listed):
+            return -1
+        listed[count] = place
+        count += 1
+    return count
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64, int64)")
 def tell_places(rows: Table, drafts: Table, records: Table, queues: Table, numbers: int, numbers_size: int) -> int:
     """Write into every row where its messages are, and count them; how many rows there are before one without them."""

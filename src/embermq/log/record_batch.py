@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -15,11 +16,14 @@ from embermq.kernels.columns import RECORD_SIZE, RECORD_STORE_TIME, RECORD_WIDTH
 from embermq.kernels.compiling import Table
 from embermq.kernels.found_records import FoundRecords, find_known
 from embermq.kernels.memory import address_of
+from embermq.kernels.placing import list_places
 from embermq.kernels.queue_entries import enter_entries
 from embermq.kernels.record_check import count_named
 from embermq.kernels.record_scan import scan_records
 from embermq.log.placed import Batch, Place, Placed, Run, Spread
 from embermq.log.queue_table import QueueTable
+
+_FEW: Final = 32  # queues; of more, a set is made
 
 
 class RecordBatch(Batch):
@@ -96,7 +100,11 @@ class RecordBatch(Batch):
     @cached_property
     def _rows(self) -> set[int]:
         """The rows of the queues that its records are in."""
-        return set() if self._places is None else set(self._places.tolist())
+        if self._places is None:
+            return set()
+        listed = np.empty(_FEW, np.int64)
+        count = list_places(self._places, listed)
+        return set(self._places.tolist() if count < 0 else listed[:count].tolist())
 
     def _codes_by_row(self, table: QueueTable, is_wanted: Callable[[Place], bool]) -> dict[Place, list[int]]:
         found: dict[Place, list[int]] = {}
