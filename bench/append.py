@@ -2,7 +2,8 @@
 
 Puts of three sizes, alone and in batches, in each durability, as messages a second and as a share of what copying the
 same bytes into the same kind of map reaches. A copy finds its pages in memory; a store that is put to without a pause
-has to get them from the system first, so batches of 1000 × 1 KiB are measured once more where they are there already.
+has to get them from the system first and to bring them to the disk, so batches of 1000 × 1 KiB are measured once more
+where they are there already and, as beside a copy, nothing is flushed meanwhile.
 Rounds of all cases are interleaved, and medians shown, so that a machine that is busy for a while harms all of them
 alike. Then a store of 1 GiB with 1 000 queues: opened after a clean stop and after a crash. Results also go to
 bench/results/append.json.
@@ -37,6 +38,7 @@ DURABILITIES = ("async", "pooled", "sync")
 MIB = 1024 * 1024
 CHUNK = MIB
 WARM = 256 * MIB  # bytes of a map that are in memory before a measurement begins
+NEVER_MS = 3_600_000
 RESULTS = Path(__file__).parent / "results" / "append.json"
 
 
@@ -119,9 +121,12 @@ def put_rate(path: Path, durability: str, size: int, batch: int, seconds: float)
 
 
 def warm_put_rate(path: Path) -> float:
-    """Bytes of log a second of batches of 1000 × 1 KiB, where its pages are in memory as those of `copy_rate` are."""
+    """Bytes of log a second of batches of 1000 × 1 KiB, where its pages are in memory as those of `copy_rate` are.
+
+    As there, nothing is flushed.
+    """
     many = MessageBatch.of("bench", [os.urandom(1024) for _ in range(1000)])
-    with fresh_store(path, "async") as store:
+    with fresh_store(path, "async", flush_interval_ms=NEVER_MS, max_unflushed_bytes=8 * WARM) as store:
         store.put_many(many)
         file = store.log_files().last
         assert file is not None
@@ -133,8 +138,8 @@ def warm_put_rate(path: Path) -> float:
 
 
 @contextmanager
-def fresh_store(path: Path, durability: str) -> Iterator[Store]:
-    with open_store(path, durability=durability, log_file_size=512 * MIB) as store:
+def fresh_store(path: Path, durability: str, **settings: object) -> Iterator[Store]:
+    with open_store(path, durability=durability, log_file_size=512 * MIB, **settings) as store:
         yield store
     shutil.rmtree(path)
 

@@ -17,6 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench.loadgen.full_memory import FullMemory
 from embermq import Message, Store, open_store
 
 MIB = 1024 * 1024
@@ -49,6 +50,8 @@ def main() -> None:
     parser.add_argument("--folder", help="where the store is made; a temporary one by default")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        memory = FullMemory(Path(folder))
+        memory.fill()
         puts, seconds = run(Path(folder) / "store", options)
     results = summarize(puts, seconds, options)
     show(results, puts)
