@@ -22,13 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench.loadgen.full_memory import FullMemory
 from bench.loadgen.generator import FILL_BATCH, Load, Shape, drive, fill
 from bench.loadgen.rounds import say
 from bench.report.machine import machine
 from bench.report.page import RESULTS
 from bench.servers.peers import PEERS
 from bench.servers.remoting import make_topics
-from bench.servers.server import QUEUES, PeerError, Server, running
+from bench.servers.server import QUEUES, ROOT, PeerError, Server, running
 
 GROWN, SENT = "grown", "bench"  # topics: of what is there before, of what is measured
 SHAPE = Shape(4, 128)
@@ -133,16 +134,18 @@ def choose(kinds: Sequence[str], *, everything: bool) -> list[Case]:
 def measure(cases: Sequence[Case], *, rounds: int, seconds: float) -> dict[Case, list[dict[str, Any]]]:
     """Take every case in every round, the largest in the first alone. Raises PeerError if a log is not right."""
     samples: dict[Case, list[dict[str, Any]]] = {case: [] for case in cases}
+    memory = FullMemory(ROOT / ".cache")
     for turn in range(rounds):
         for case in cases:
             if turn == 0 or not case.once:
-                samples[case].append(take(case, seconds=seconds))
+                samples[case].append(take(case, memory, seconds=seconds))
     return samples
 
 
-def take(case: Case, *, seconds: float) -> dict[str, Any]:
+def take(case: Case, memory: FullMemory, *, seconds: float) -> dict[str, Any]:
     with running(PEERS["ember-async"]) as server:
         case.prepare(server)
+        memory.fill()
         sample = drive(server, case.load, SENT, seconds=seconds)
     if sample["errors"]:
         raise PeerError(f"{case.title}: {sample['errors']} refused, first of all: {sample['error']}")
