@@ -1,6 +1,8 @@
 """A program that reads, streams and writes with a Spark cluster, and runs every job on it.
 
-    python cluster_client.py <master> <store> <store with a compacted topic> <output directory> <name server>
+    python cluster_client.py <master> <store> <store with a compacted topic> <output directory> <name server> <reports>
+
+Reports are JSON: of each by its name, the store that it is made of and the columns that are wanted of it.
 
 It says what it saw as JSON. The format is not registered: executors find it by themselves.
 """
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 import embermq_spark
 from embermq.jobs.compare import compare
 from embermq.jobs.progress import Progress
-from embermq_spark import jobs, reports
+from embermq_spark import jobs
 from embermq_spark.jobs.running import SparkRunner
 from embermq_spark.reports.catalogue import CATALOGUE
 
@@ -32,7 +34,7 @@ SETTINGS = {
 }
 
 
-def main(master: str, store: str, compacted: str, output: str, namesrv: str) -> None:
+def main(master: str, store: str, compacted: str, output: str, namesrv: str, wanted: str) -> None:
     spark = embermq_spark.session("cluster", master=master, settings=SETTINGS)
     try:
         frame = spark.read.format("rocketmq").option("splitSize", "64k").load(store)
@@ -57,13 +59,15 @@ def main(master: str, store: str, compacted: str, output: str, namesrv: str) -> 
         rebuilt = jobs.rebuild(spark, store, f"{output}/rebuilt", range_size=100_000)
         comparison = compare(store, copied, runner=SparkRunner(spark), progress=Progress("compare"))
         kept = jobs.compact(spark, compacted, f"{output}/compacted", range_size=20_000).kept
-        skewed = reports.skew(spark, path=store).count()
-        reported = sorted(name for name, report in CATALOGUE.items() if report.make(spark, path=store).count() >= 0)
+        reported = {
+            name: [list(row) for row in CATALOGUE[name].make(spark, path=path).select(*columns).collect()]
+            for name, (path, columns) in json.loads(wanted).items()
+        }
         jobs.replay(spark, f"{output}/archive", namesrv, to="replayed")
         executors = spark.range(0, 64, 1, 16).mapInArrow(_name_executor, "name string").distinct().count()
         facts = {"counts": counts, "streamed": streamed, "archived": archived, "executors": executors}
         found = {"damages": damages, "rebuilt": rebuilt.records, "same": comparison.is_same}
-        print(json.dumps({**facts, **found, "kept": kept, "skewed": skewed, "reported": reported}))
+        print(json.dumps({**facts, **found, "kept": kept, "reported": reported}))
     finally:
         spark.stop()
 

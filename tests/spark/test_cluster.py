@@ -18,12 +18,39 @@ import pytest
 from embermq.cli.report import PURPOSES
 from tests.e2e.conftest import Served
 from tests.free_ports import free_port
-from tests.spark.golden_rows import GoldenStores
+from tests.spark.golden_rows import Facts, GoldenStores
+from tests.spark.report_oracles import (
+    Row,
+    consumed,
+    copies,
+    filled_queues,
+    given_back,
+    hottest,
+    out_of_order,
+    put_off,
+    records_of,
+    unfinished,
+)
 from tests.spark.served import bodies
 from tests.unit.jobs.compacting import newest_of, read_compacted
 
 CLIENT = Path(__file__).with_name("cluster_client.py")
 WORKERS = 2
+# Of each report, the golden store that it is made of, and the columns that the oracle tells. None of them was traced.
+REPORTS = {
+    "skew": ("basic", ["topic", "queueId", "messages"]),
+    "keys": ("compaction", ["topic", "key", "messages"]),
+    "duplicates": ("batch", ["topic", "uniqKey", "copies"]),
+    "order": ("ordered", ["topic", "shardingKey", "queueId", "queueOffset"]),
+    "dlq": (
+        "retry-dlq",
+        ["group", "state", "originTopic", "uniqKey", "retries", "deadOffset", "originQueue", "originOffset"],
+    ),
+    "delay": ("timer", ["topic", "uniqKey", "reconsumeTimes", "state"]),
+    "transactions": ("transaction", ["state", "uniqKey", "queueOffset"]),
+    "lag": ("ordered", ["topic", "group", "queueId", "offset"]),
+    "trace": ("basic", ["topic", "messages"]),
+}
 
 
 @pytest.fixture
@@ -50,7 +77,8 @@ def test_a_cluster_reads_streams_writes_and_runs_every_job(
 ) -> None:
     table = shutil.copytree(stores.paths["compaction"], tmp_path / "table")
     paths = (stores.paths["basic"], table, tmp_path / "output")
-    command = [sys.executable, str(CLIENT), master, *map(str, paths), ember.namesrv]
+    wanted = {name: (str(stores.paths[source]), columns) for name, (source, columns) in REPORTS.items()}
+    command = [sys.executable, str(CLIENT), master, *map(str, paths), ember.namesrv, json.dumps(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
@@ -58,12 +86,34 @@ def test_a_cluster_reads_streams_writes_and_runs_every_job(
     expected = Counter(facts["topic"] for facts in records)
     total = expected.total()
     counted = {"counts": expected, "streamed": total, "archived": total, "rebuilt": total}
-    queues = {(facts["topic"], facts["queueId"]) for facts in records}
     kept = newest_of(read_compacted(table, "CompactTopic"))
-    found = {"damages": 0, "same": True, "skewed": len(queues), "kept": sum(map(len, kept.values()))}
-    assert seen == {**counted, **found, "executors": WORKERS, "reported": sorted(PURPOSES)}
+    found = {"damages": 0, "same": True, "kept": sum(map(len, kept.values()))}
+    reported = {name: sorted(map(tuple, rows)) for name, rows in seen.pop("reported").items()}
+    assert seen == {**counted, **found, "executors": WORKERS}
+    assert reported == {name: sorted(rows) for name, rows in reports_of(stores).items()}
+    assert reported.keys() == PURPOSES.keys()
     assert read_compacted(tmp_path / "output" / "compacted", "CompactTopic") == kept
     queue = Path("consumequeue", next(iter(expected)), "0", f"{0:020d}")
     assert (tmp_path / "output" / "rebuilt" / queue).read_bytes() == (stores.paths["basic"] / queue).read_bytes()
     assert bodies(ember, "replayed").total() == bodies(ember, "streamed").total() == total
     assert bodies(ember, "cluster") == Counter(b"%d" % number for number in range(100))
+
+
+def reports_of(stores: GoldenStores) -> dict[str, set[Row]]:
+    """What plain Python says to the same questions."""
+
+    def records(name: str) -> list[Facts]:
+        return records_of(stores, REPORTS[name][0])
+
+    states = put_off(records("delay"))
+    return {
+        "skew": filled_queues(records("skew")),
+        "keys": hottest(records("keys")),
+        "duplicates": copies(records("duplicates")),
+        "order": out_of_order(records("order")),
+        "dlq": given_back(records("dlq"), "RetryTopic", "GID_retry"),
+        "delay": {(*place, state) for place, (state, _) in states.items()},
+        "transactions": unfinished(stores.expected("transaction"), records("transactions")),
+        "lag": consumed(stores.expected("ordered")),
+        "trace": set(),
+    }

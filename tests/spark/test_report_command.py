@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +92,56 @@ def test_lag_of_a_running_cluster_and_its_history(
     assert b"<svg" in picture.read_bytes()
 
 
+def test_times_are_in_utc_and_the_last_of_a_history_are_shown(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [f"2026-11-0{day}T12:00:00.500Z" for day in range(1, 6)]
+    rows = [
+        f"select timestamp '{at}' as at, 'g' as group, 't' as topic, 'b' as brokerName, 0 as queueId" for at in times
+    ]
+    kept = str(tmp_path / "lags")
+    numbers = "bigint(1) as offset, bigint(4) as endOffset, bigint(3) as lag, bigint(9) as lagMs"
+    spark.sql(" union all ".join(f"{row}, {numbers}" for row in rows)).write.parquet(kept)
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        assert main(["report", "lag", "--history", kept, "-n", "2", "--json"]) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [json.loads(line)["at"] for line in capsys.readouterr().out.splitlines()] == times[-2:]
+
+
+def test_a_picture_of_nothing_says_so(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    assert main(["report", "dlq", str(store), "--plot", str(tmp_path / "x.html")]) == 0
+    assert "nothing to report" in (tmp_path / "x.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"),
+        (-250, "-250 ms"),
+        (1_500, "1.5 s"),
+        (1_200_000, "20 min"),
+        (10_800_000, "3 h"),
+        (216_000_000, "2.5 d"),
+    ],
+)
+def test_times_at_an_axis_are_short(spark_environment: None, milliseconds: float, text: str) -> None:
+    from embermq_spark.reports.plots import format_duration
+
+    assert format_duration(milliseconds) == text
+
+
+def test_a_command_is_not_drowned_by_spark(store: Path, spark_environment: None) -> None:
+    command = [sys.executable, "-m", "embermq", "report", "skew", str(store), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert json.loads(done.stdout)["messages"] == COUNT
+    said = [line for line in done.stderr.splitlines() if "incubator modules" not in line]  # which Java itself says
+    assert said == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -97,6 +150,7 @@ def test_lag_of_a_running_cluster_and_its_history(
         (["skew", "{store}", "--plot", "x.gif"], 2, ".png"),
         (["skew", "{store}", "--plot", "{empty}/none/x.png"], 2, "none/x.png; name a file"),
         (["lag", "--history", "{empty}/none"], 2, "--keep"),
+        (["lag", "{store}", "--since", "1h"], 2, "--history"),
         (["skew", "{store}", "--spark", "spark://127.0.0.1:1"], 1, "127.0.0.1:1"),
     ],
 )

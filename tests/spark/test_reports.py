@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from embermq import Client, Message, open_store
-from embermq.model.delay import DEFAULT_DELAY_LEVELS
 from tests.e2e.conftest import Served
-from tests.spark.golden_rows import Facts, GoldenStores, milliseconds_of
+from tests.spark.golden_rows import GoldenStores, milliseconds_of
+from tests.spark.report_oracles import copies, given_back, out_of_order, put_off, records_of, unfinished
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,14 +24,6 @@ END_OF_TIME = datetime(2100, 1, 1, tzinfo=UTC)
 
 def rows_of(frame: DataFrame, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in frame.collect()]
-
-
-def records_of(stores: GoldenStores, name: str) -> list[Facts]:
-    return [facts for place, facts in stores.records.items() if place[0] == name]
-
-
-def unique_key(facts: Facts) -> str:
-    return str(facts["properties"]["UNIQ_KEY"])
 
 
 @pytest.fixture(scope="module")
@@ -100,16 +92,9 @@ def test_hot_keys(spark: SparkSession, orders: tuple[Path, list[Any]]) -> None:
 def test_duplicates(spark: SparkSession, stores: GoldenStores) -> None:
     from embermq_spark import reports
 
-    # In a batch, all messages have the unique key of the batch: RocketMQ 5.3.3 writes it so.
-    copies = Counter(
-        (facts["topic"], unique_key(facts))
-        for facts in records_of(stores, "batch")
-        if "UNIQ_KEY" in facts["properties"] and not facts["topic"].startswith(("%", "rmq_sys_"))
-    )
-    expected = sorted((-count, *place) for place, count in copies.items() if count > 1)
     found = rows_of(reports.duplicates(spark, path=stores.paths["batch"]), "topic", "uniqKey", "copies")
-    assert [(-copies, topic, key) for topic, key, copies in found] == expected
-    assert expected
+    assert found == sorted(copies(records_of(stores, "batch")), key=lambda row: (-row[2], *row[:2]))
+    assert found
 
 
 def test_order(spark: SparkSession, orders: tuple[Path, list[Any]]) -> None:
@@ -132,34 +117,16 @@ def test_order(spark: SparkSession, orders: tuple[Path, list[Any]]) -> None:
 def test_messages_in_order_are_not_reported(spark: SparkSession, stores: GoldenStores) -> None:
     from embermq_spark import reports
 
-    before: dict[str, Facts] = {}
-    expected = 0
-    for facts in sorted(records_of(stores, "ordered"), key=lambda facts: facts["physicalOffset"]):
-        key = facts["properties"].get("__SHARDINGKEY")
-        if key is None:
-            continue
-        last = before.get(facts["topic"] + key)
-        if last is not None:
-            is_elsewhere = last["queueId"] != facts["queueId"]
-            expected += is_elsewhere or facts["bornTimestamp"] < last["bornTimestamp"]
-        before[facts["topic"] + key] = facts
-    assert reports.order(spark, path=stores.paths["ordered"]).count() == expected
+    found = rows_of(
+        reports.order(spark, path=stores.paths["ordered"]), "topic", "shardingKey", "queueId", "queueOffset"
+    )
+    assert set(found) == out_of_order(records_of(stores, "ordered"))
 
 
 def test_dead_letters(spark: SparkSession, stores: GoldenStores) -> None:
     from embermq_spark import reports
 
-    records = records_of(stores, "retry-dlq")
-    originals = {unique_key(facts): facts for facts in records if facts["topic"] == "RetryTopic"}
-    retries = Counter(unique_key(facts) for facts in records if facts["topic"] == "%RETRY%GID_retry")
-    dead = {unique_key(facts): facts for facts in records if facts["topic"] == "%DLQ%GID_retry"}
-    expected = {
-        (
-            "GID_retry", "dead" if key in dead else "retrying", "RetryTopic", key, retries[key],
-            dead[key]["queueOffset"] if key in dead else None, originals[key]["queueId"], originals[key]["queueOffset"],
-        )
-        for key in retries.keys() | dead.keys()
-    }  # fmt: skip
+    expected = given_back(records_of(stores, "retry-dlq"), "RetryTopic", "GID_retry")
     names = ("group", "state", "originTopic", "uniqKey", "retries", "deadOffset", "originQueue", "originOffset")
     found = rows_of(reports.dlq(spark, path=stores.paths["retry-dlq"]), *names)
     assert set(found) == expected
@@ -170,24 +137,11 @@ def test_dead_letters(spark: SparkSession, stores: GoldenStores) -> None:
 def test_delays(spark: SparkSession, stores: GoldenStores, name: str) -> None:
     from embermq_spark import reports
 
-    records = records_of(stores, name)
-    delivered = {(facts["topic"], unique_key(facts), facts["reconsumeTimes"]) for facts in records}
-    expected, dues = {}, {}
-    for facts in records:
-        properties = facts["properties"]
-        if facts["topic"] not in ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer") or "TIMER_DEL_UNIQKEY" in properties:
-            continue
-        place = properties["REAL_TOPIC"], unique_key(facts), facts["reconsumeTimes"]
-        cancels = {other["properties"].get("TIMER_DEL_UNIQKEY") for other in records}
-        is_cancelled = f"{place[0]}+{place[1]}" in cancels
-        expected[place] = "delivered" if place in delivered else "cancelled" if is_cancelled else "overdue"
-        level = DEFAULT_DELAY_LEVELS[facts["queueId"]]
-        due = int(properties.get("TIMER_OUT_MS", facts["storeTimestamp"] + level))
-        dues[place] = max(due, dues.get(place, 0))
+    expected = put_off(records_of(stores, name))
     frame = reports.delay(spark, at=END_OF_TIME, path=stores.paths[name])
-    found = rows_of(frame, "topic", "uniqKey", "reconsumeTimes", "state", "due")
-    assert {row[:3]: row[3] for row in found} == expected
-    assert {row[:3]: milliseconds_of(row[4]) for row in found} == dues
+    found = rows_of(frame, "topic", "uniqKey", "reconsumeTimes", "state", "due", "lateMs")
+    assert all((row[3] == "cancelled") == (row[5] is None) for row in found)
+    assert {row[:3]: (row[3], milliseconds_of(row[4])) for row in found} == expected
     assert len(found) == len(expected) > 0
 
 
@@ -202,21 +156,7 @@ def test_messages_whose_time_has_not_come_wait(spark: SparkSession, stores: Gold
 def test_transactions(spark: SparkSession, stores: GoldenStores) -> None:
     from embermq_spark import reports
 
-    records = records_of(stores, "transaction")
-    done: set[tuple[int, int]] = set()
-    for facts in records:
-        if facts["topic"] == "RMQ_SYS_TRANS_OP_HALF_TOPIC":
-            numbers = bytes.fromhex(facts["bodyHex"]).decode().split(",")
-            done |= {(facts["queueId"], int(number)) for number in numbers if number}
-    expected = {
-        ("open", unique_key(facts), facts["queueOffset"])
-        for facts in records
-        if facts["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC" and (facts["queueId"], facts["queueOffset"]) not in done
-    } | {
-        ("given up", unique_key(facts), facts["queueOffset"])
-        for facts in records
-        if facts["topic"] == "TRANS_CHECK_MAX_TIME_TOPIC"
-    }
+    expected = unfinished(stores.expected("transaction"), records_of(stores, "transaction"))
     found = rows_of(reports.transactions(spark, path=stores.paths["transaction"]), "state", "uniqKey", "queueOffset")
     assert set(found) == expected
     assert len(found) == len(expected) > 0
@@ -280,7 +220,15 @@ def test_lag_is_kept_and_its_history_told(spark: SparkSession, stores: GoldenSto
         sums[row.group, row.topic] += row.lag
     found = rows_of(reports.lag_history(spark, str(tmp_path / "lags")), "at", "group", "topic", "lag")
     assert [row[1:] for row in found] == [(*place, total) for place, total in sorted(sums.items())] * 2
-    assert len({row[0] for row in found}) == 2
+    first, last = sorted({row[0] for row in found})
+    folder, until = str(tmp_path / "lags"), milliseconds_of(last)
+    assert {row.at for row in reports.lag_history(spark, folder, endingTimestamp=until).collect()} == {first}
+    assert {row.at for row in reports.lag_history(spark, folder, startingTimestamp=until).collect()} == {last}
+    group, topic = next(iter(sums))
+    for choice in ({"subscribe": topic}, {"group": group}):
+        assert reports.lag_history(spark, folder, **choice).count() == len(found)
+    for choice in ({"subscribe": "none"}, {"group": "none"}):
+        assert reports.lag_history(spark, folder, **choice).count() == 0
 
 
 def context(*fields: object) -> bytes:

@@ -97,10 +97,11 @@ def _read_options(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else value
+    from embermq.cli.output import format_time
+    from embermq.model.message import milliseconds_of
+
+    return format_time(milliseconds_of(value)) if isinstance(value, datetime) else value
 
 
 def _cell(value: object) -> object:
-    if value is None:
-        return "-"
-    return value.isoformat(sep=" ", timespec="milliseconds") if isinstance(value, datetime) else value
+    return "-" if value is None else _plain(value)

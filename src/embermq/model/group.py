@@ -12,10 +12,11 @@ from embermq.errors import IllegalGroup
 
 MAX_GROUP_SIZE: Final = 255
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+HALVES_GROUP: Final = "CID_RMQ_SYS_TRANS"  # whose offsets say before which half messages all transactions ended
 # Groups that every broker has: those of RocketMQ's own tools and services.
 PREDEFINED_GROUPS: Final = (
     "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+    "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", HALVES_GROUP,
 )  # fmt: skip
 
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")

@@ -6,6 +6,7 @@ everything else Spark tries a task again, on another machine if there is one.
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import signal
@@ -14,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pyspark.errors import PySparkException
@@ -38,6 +40,7 @@ _FAR_WORKERS: Final = 16  # where nobody tells how many there are
 _CONNECT_TIMEOUT_S: Final = 5.0
 _ADDRESSED: Final = re.compile(r"(?:spark|sc)://([^/;]+)")  # masters that are tried before a JVM is started
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+_LOGGING: Final = Path(__file__).parents[1] / "log4j2.properties"  # as somebody reads it who waits for a table
 
 
 class SparkRunner:
@@ -93,7 +96,7 @@ def open_spark_session(master: str) -> Iterator[SparkSession]:
     pressed: list[int] = []
     with _holding_interrupts(pressed):
         try:
-            spark = session("embermq", settings=_SETTINGS if "master" in where else None, **where)
+            spark = session("embermq", settings=_settings() if "master" in where else None, **where)
         except EmberError:
             raise
         except Exception as error:  # py4j's, gRPC's and Spark's own have nothing else in common
@@ -106,6 +109,13 @@ def open_spark_session(master: str) -> Iterator[SparkSession]:
     finally:
         if is_ours:
             spark.stop()
+
+
+def _settings() -> dict[str, str]:
+    """Of a JVM that is ours alone; how it logs is left to whoever has a folder of settings for Spark."""
+    if "SPARK_CONF_DIR" in os.environ:
+        return _SETTINGS
+    return {**_SETTINGS, "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING}"'}
 
 
 @contextmanager

@@ -27,17 +27,15 @@ CATALOGUE: Final[Mapping[str, Report]] = {
     "keys": Report(reports.hot_keys, "messages of the hottest keys", ("topic", "key"), "messages"),
     "duplicates": Report(reports.duplicates, "copies of messages", ("topic", "uniqKey"), "copies"),
     "order": Report(
-        reports.order, "ms by which messages are older than one before", ("topic", "shardingKey"), "olderByMs"
+        reports.order, "how much older messages are than the one before", ("topic", "shardingKey"), "olderByMs"
     ),
     "dlq": Report(reports.dlq, "retries of messages", ("group", "state", "uniqKey"), "retries"),
     "trace": Report(
         reports.trace_latency,
-        "99th percentile of the wait for a consumer in ms",
+        "99th percentile of the wait for a consumer",
         ("topic", "consumerGroup"),
         "waitedMsP99",
     ),
-    "delay": Report(reports.delay, "ms by which messages are late", ("state", "topic", "uniqKey"), "lateMs"),
-    "transactions": Report(
-        reports.transactions, "age of open transactions in ms", ("producerGroup", "uniqKey"), "ageMs"
-    ),
+    "delay": Report(reports.delay, "how late messages are", ("state", "topic", "uniqKey"), "lateMs"),
+    "transactions": Report(reports.transactions, "age of open transactions", ("producerGroup", "uniqKey"), "ageMs"),
 }

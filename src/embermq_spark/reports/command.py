@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 
 from embermq.errors import SettingsError
 from embermq_spark.brokers import find_brokers
@@ -20,6 +22,8 @@ from embermq_spark.selection import check_names, make_wanted
 
 Row = dict[str, Any]
 
+_TIMES: Final = ("startingTimestamp", "endingTimestamp")
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -27,32 +31,44 @@ class Asked:
 
     name: str
     master: str
-    options: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     limit: int = 100
     picture: Path | None = None
     keep: str | None = None  # of lag: the folder that this report is added to
-    history: str | None = None  # of lag: the folder whose reports are wanted instead
+    history: str | None = None  # of lag: the folder whose reports are wanted instead, of which `limit` are the last
 
 
 def run_report(asked: Asked) -> list[Row]:
-    """The first rows of a report, with its picture drawn. Raises EmberErrors."""
+    """The first rows of a report, times in UTC, with its picture drawn. Raises EmberErrors."""
     if asked.picture is not None:
         check_picture(asked.picture)
     if asked.history is not None and not Path(asked.history).is_dir():
         raise SettingsError(f"{asked.history} is no folder; `ember report lag --keep {asked.history}` makes one")
     if asked.history is None:
-        _check_source(asked.options)
+        _check_source(asked)
     with open_spark_session(asked.master) as spark:
-        found = call_apart(spark, lambda: _make(spark, asked).limit(asked.limit).collect())
-    rows = [row.asDict() for row in found]
+        found = call_apart(spark, lambda: _collect(_make(spark, asked), asked))
+    rows = [{name: _in_utc(value) for name, value in row.asDict().items()} for row in found]
     if asked.picture is not None:
         _draw(asked, asked.picture, rows)
     return rows
 
 
-def _check_source(options: Mapping[str, object]) -> None:
+def _collect(found: DataFrame, asked: Asked) -> list[SparkRow]:
+    """As many rows as are asked for: the first, but of a history the last, which tell of now."""
+    return found.tail(asked.limit) if asked.history is not None else found.limit(asked.limit).collect()
+
+
+def _in_utc(value: object) -> object:
+    """Spark gives times of this machine's zone, and does not say so."""
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def _check_source(asked: Asked) -> None:
     """Raise what is wrong with the options of a read, before Spark is started."""
-    read = {name: str(value) for name, value in options.items() if name != "group"}
+    if asked.name == "lag" and not asked.options.keys().isdisjoint(_TIMES):
+        raise SettingsError("lag is as it is now; --since and --until are for what --keep has kept, with --history")
+    read = {name: str(value) for name, value in asked.options.items() if name != "group"}
     parsed = ReadOptions.parse(read)
     brokers = find_brokers(parsed, make_wanted(parsed, ()))
     check_names(parsed, brokers, [broker.look() for broker in brokers])
@@ -60,7 +76,7 @@ def _check_source(options: Mapping[str, object]) -> None:
 
 def _make(spark: SparkSession, asked: Asked) -> DataFrame:
     if asked.history is not None:
-        return lag_history(spark, asked.history)
+        return lag_history(spark, asked.history, **asked.options)
     found = CATALOGUE[asked.name].make(spark, **asked.options)
     if asked.keep is not None:
         found = found.persist()

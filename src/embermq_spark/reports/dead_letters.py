@@ -7,7 +7,14 @@ from pyspark.sql import functions as F
 
 from embermq.model.properties import RETRY_TOPIC
 from embermq.model.topic import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from embermq_spark.reports.reading import milliseconds_between, property_of, read_messages, read_topics
+from embermq_spark.reports.reading import (
+    from_the_beginning,
+    is_chosen,
+    milliseconds_between,
+    property_of,
+    read_messages,
+    read_topics,
+)
 
 _COPY = (
     "topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "reconsumeTimes", "uniqKey", "keys",
@@ -18,7 +25,8 @@ _COPY = (
 def dlq(spark: SparkSession, **options: object) -> DataFrame:
     """One row for each message that a group gave back, dead ones first; it ends with where the original lies.
 
-    The original is null where it was deleted, or where neither copy has a unique key.
+    The original is null where it was deleted, or where neither copy has a unique key. Topics that options choose are
+    those of the originals.
     """
     group = F.regexp_replace("topic", f"^({RETRY_PREFIX}|{DEAD_LETTER_PREFIX})", "")
     copies = (
@@ -26,6 +34,7 @@ def dlq(spark: SparkSession, **options: object) -> DataFrame:
         .withColumn("group", group)
         .withColumn("isDead", F.col("topic").startswith(DEAD_LETTER_PREFIX))
         .withColumn("originTopic", property_of(RETRY_TOPIC))
+        .where(is_chosen(options, "originTopic"))
     )
     place = F.struct("storeTimestamp", "brokerName", "queueId", "queueOffset")
     returned = copies.groupBy("group", "originTopic", "uniqKey").agg(
@@ -52,9 +61,8 @@ def dlq(spark: SparkSession, **options: object) -> DataFrame:
 def _originals(spark: SparkSession, options: dict[str, object]) -> DataFrame:
     columns = ("topic", "uniqKey", "storeTimestamp", "brokerName", "queueId", "queueOffset")
     place = F.struct("storeTimestamp", "brokerName", "queueId", "queueOffset")
-    others = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
     return (
-        read_messages(spark, others, columns)  # an original may be older than what is asked for
+        read_messages(spark, from_the_beginning(options), columns)  # an original may be older than what is asked for
         .where(F.col("uniqKey").isNotNull())
         .groupBy(F.col("topic").alias("originTopic"), "uniqKey")
         .agg(F.min(place).alias("original"))

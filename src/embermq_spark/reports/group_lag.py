@@ -20,7 +20,9 @@ from embermq.admin.cluster import Cluster
 from embermq.admin.groups import list_groups, show_group
 from embermq.scan.searching import StoreSearch
 from embermq_spark.brokers import StoreBroker, find_brokers
+from embermq_spark.option_values import parse_time
 from embermq_spark.options import ReadOptions
+from embermq_spark.reports.reading import as_texts, is_chosen, time_of
 from embermq_spark.selection import make_wanted
 
 SCHEMA: Final = (
@@ -73,9 +75,20 @@ def keep_lag(found: DataFrame, folder: str) -> None:
     found.coalesce(1).write.mode("append").parquet(folder)
 
 
-def lag_history(spark: SparkSession, folder: str) -> DataFrame:
-    """How lag went, of all reports that were kept: by time, group and topic, over all queues."""
-    kept = spark.read.schema(SCHEMA).parquet(folder)
+def lag_history(spark: SparkSession, folder: str, *, group: str | None = None, **options: object) -> DataFrame:
+    """How lag went, of all reports that were kept: by time, group and topic, over all queues.
+
+    Of one `group` if it is given. Of the options of a read, those count that choose topics, and `startingTimestamp` and
+    `endingTimestamp`, which choose reports by the time they were made.
+    """
+    kept = spark.read.schema(SCHEMA).parquet(folder).where(is_chosen(options, "topic"))
+    if group is not None:
+        kept = kept.where(F.col("group") == group)
+    for name, text in as_texts(options).items():
+        if name.lower() == "startingtimestamp":
+            kept = kept.where(F.col("at") >= time_of(F.lit(parse_time(text))))
+        if name.lower() == "endingtimestamp":
+            kept = kept.where(F.col("at") < time_of(F.lit(parse_time(text))))
     sums = kept.groupBy("at", "group", "topic").agg(F.sum("lag").alias("lag"), F.max("lagMs").alias("lagMs"))
     return sums.orderBy("at", "group", "topic")
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 MOST_BARS: Final = 40
+MOST_LETTERS: Final = 30  # of a label
+_KEPT_LETTERS: Final = 8
+_UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000}
 _LINE_WIDTH: Final = 10.0  # inches
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -44,13 +47,15 @@ def check_picture(path: Path) -> None:
 def plot_bars(path: Path, title: str, rows: Sequence[Row], labels: Sequence[str], value: str) -> None:
     """Draw a bar for each of the first rows, the first at the top."""
     shown = rows[:MOST_BARS]
-    texts = [" ".join(str(row[label]) for label in labels if row[label] is not None) for row in shown]
+    texts = [" ".join(_short(str(row[label])) for label in labels if row[label] is not None) for row in shown]
 
     def draw(axes: Axes) -> None:
         places = range(len(shown))
         axes.barh(places, [float(row[value] or 0) for row in shown], color="#c8501e")
         axes.set_yticks(places, texts)
         axes.invert_yaxis()
+        if "Ms" in value:
+            axes.xaxis.set_major_formatter(lambda number, _: format_duration(number))
 
     _save(path, title, draw, rows, height=1.5 + 0.25 * len(shown))
 
@@ -64,11 +69,24 @@ def plot_lines(path: Path, title: str, rows: Sequence[Row], *, at: str, labels: 
     def draw(axes: Axes) -> None:
         for name, points in sorted(lines.items()):
             axes.plot([row[at] for row in points], [float(row[value] or 0) for row in points], marker="o", label=name)
-        if lines:
-            axes.legend()
+        axes.legend()
+        axes.set_ylim(bottom=0)
         axes.tick_params(axis="x", rotation=30)
 
     _save(path, title, draw, rows, height=5.0)
+
+
+def _short(text: str) -> str:
+    """A long text without its middle: unique keys differ at their ends."""
+    return text if len(text) <= MOST_LETTERS else f"{text[:_KEPT_LETTERS]}…{text[-2 * _KEPT_LETTERS :]}"
+
+
+def format_duration(milliseconds: float) -> str:
+    """`250 ms`, `1.5 s`, `20 min`, `3 h`, `2.5 d`: what stands at the axis of a picture."""
+    for unit, size in _UNITS.items():
+        if abs(milliseconds) >= size:
+            return f"{milliseconds / size:.4g} {unit}"
+    return f"{milliseconds:.4g} ms"
 
 
 def _save(path: Path, title: str, draw: Any, rows: Sequence[Row], *, height: float) -> None:
@@ -78,7 +96,11 @@ def _save(path: Path, title: str, draw: Any, rows: Sequence[Row], *, height: flo
     axes = figure.add_subplot()
     axes.set_title(title)
     axes.grid(visible=True, alpha=0.3)
-    draw(axes)
+    if rows:
+        draw(axes)
+    else:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "nothing to report", ha="center", va="center", transform=axes.transAxes)
     if path.suffix.lower() == ".png":
         figure.savefig(path, format="png", dpi=110)
         return

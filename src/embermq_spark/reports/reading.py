@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
+from embermq_spark.option_values import parse_assigned, parse_names
+
 Options = Mapping[str, object]
 
 _CHOOSING = ("subscribe", "subscribepattern", "assign")
+_BEGINNING, _ENDING = "starting", "ending"
 
 
 def read_messages(spark: SparkSession, options: Options, columns: Sequence[str]) -> DataFrame:
@@ -20,9 +23,33 @@ def read_messages(spark: SparkSession, options: Options, columns: Sequence[str])
 
 def read_topics(spark: SparkSession, options: Options, columns: Sequence[str], pattern: str) -> DataFrame:
     """Messages of all topics whose whole name fits `pattern`, whatever options choose; none if there is no such."""
+    return _reader(spark, options_of_topics(options, pattern)).option("columns", ",".join(columns)).load()
+
+
+def options_of_topics(options: Options, pattern: str) -> dict[str, object]:
+    """Options that choose all topics whose whole name fits `pattern`, also those of the system, and no others."""
     others = {name: value for name, value in options.items() if name.lower() not in _CHOOSING}
-    reader = _reader(spark, others).option("subscribePattern", pattern).option("includeSystemTopics", "true")
-    return reader.option("columns", ",".join(columns)).load()
+    return {**others, "subscribePattern": pattern, "includeSystemTopics": "true"}
+
+
+def is_chosen(options: Options, topic: str) -> Column:
+    """Whether the topic that a column names is one that options choose, for messages that lie elsewhere meanwhile."""
+    chosen = {name.lower(): str(value) for name, value in options.items() if name.lower() in _CHOOSING}
+    for name, text in chosen.items():
+        if name == "subscribepattern":
+            return F.col(topic).rlike(f"^(?:{text})$")
+        return F.col(topic).isin(*(parse_names(text) if name == "subscribe" else parse_assigned(text)))
+    return F.lit(True)
+
+
+def from_the_beginning(options: Options) -> dict[str, object]:
+    """The same options, but for where they begin."""
+    return {name: value for name, value in options.items() if not name.lower().startswith(_BEGINNING)}
+
+
+def to_the_end(options: Options) -> dict[str, object]:
+    """The same options, but for where they end."""
+    return {name: value for name, value in options.items() if not name.lower().startswith(_ENDING)}
 
 
 def either(*topics: str) -> str:
@@ -50,7 +77,9 @@ def _column(what: str | Column) -> Column:
 
 
 def _reader(spark: SparkSession, options: Options) -> DataFrameReader:
-    reader = spark.read.format("rocketmq")
-    for name, value in options.items():
-        reader = reader.option(name, str(value).lower() if isinstance(value, bool) else str(value))
-    return reader
+    return spark.read.format("rocketmq").options(**as_texts(options))
+
+
+def as_texts(options: Options) -> dict[str, str]:
+    """Options as Spark hands them over."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}

@@ -13,7 +13,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from embermq.model.topic import TRACE_TOPIC
-from embermq_spark.reports.reading import either, milliseconds_between, read_messages, read_topics, time_of
+from embermq_spark.reports.reading import (
+    either,
+    from_the_beginning,
+    is_chosen,
+    milliseconds_between,
+    read_messages,
+    read_topics,
+    time_of,
+)
 
 _STEPS = ("sendMs", "storedAfterMs", "waitedMs", "consumedInMs")
 
@@ -25,9 +33,9 @@ def trace(spark: SparkSession, *, trace_topic: str = TRACE_TOPIC, **options: obj
     there to the consumer, and `consumedInMs` what that took.
     """
     contexts = _contexts(spark, options, trace_topic)
-    sent, taken = _sent(contexts), _taken(contexts)
+    sent, taken = _sent(contexts).where(is_chosen(options, "topic")), _taken(contexts)
     stored = (
-        read_messages(spark, options, ("topic", "uniqKey", "storeTimestamp"))
+        read_messages(spark, from_the_beginning(options), ("topic", "uniqKey", "storeTimestamp"))  # before its trace
         .where(F.col("uniqKey").isNotNull())
         .groupBy(F.col("topic").alias("topic"), F.col("uniqKey").alias("id"))
         .agg(F.min("storeTimestamp").alias("stored"))

@@ -21,13 +21,13 @@ from embermq.errors import CorruptRecord, OutOfRange
 from embermq.format.done_marks import decode_done_marks
 from embermq.format.queue_entry import QueueEntry
 from embermq.format.record import Record
+from embermq.model.group import HALVES_GROUP
 from embermq.model.topic import HALF_DONE_TOPIC, HALF_TOPIC
 from embermq.store.offsets import ConsumerOffsets
 from embermq.store.store import Store
 
 log = logging.getLogger(__name__)
 
-PROGRESS_GROUP: Final = "CID_RMQ_SYS_TRANS"
 MOST_SENT_BYTES: Final = 64 * 1024 * 1024
 _ENTRIES_AT_ONCE: Final = 4096
 
@@ -188,8 +188,8 @@ class OpenHalves:
         while self._marks and self._marks[0].highest < low:
             self._next_mark = self._marks.popleft().offset + 1
         for topic, offset in ((HALF_TOPIC, low), (HALF_DONE_TOPIC, self._next_mark)):
-            if offset or self._offsets.find(topic, PROGRESS_GROUP, HALF_QUEUE) is not None:
-                self._offsets.commit(topic, PROGRESS_GROUP, HALF_QUEUE, offset)
+            if offset or self._offsets.find(topic, HALVES_GROUP, HALF_QUEUE) is not None:
+                self._offsets.commit(topic, HALVES_GROUP, HALF_QUEUE, offset)
 
     def read(self, at: Open) -> Half | None:
         """The half message of an open transaction; None, said aloud, if it cannot be read any more."""
@@ -211,7 +211,7 @@ class OpenHalves:
     def _saved(self, topic: str) -> int:
         """Where to go on in one of the two topics."""
         low, high = self._store.offsets(topic, queue=HALF_QUEUE)
-        saved = self._offsets.find(topic, PROGRESS_GROUP, HALF_QUEUE)
+        saved = self._offsets.find(topic, HALVES_GROUP, HALF_QUEUE)
         return min(max(low, saved or 0), high)
 
     def _load_marks(self, low: int) -> Iterator[int]:
