@@ -15,13 +15,23 @@ from hypothesis import settings
 from hypothesis.stateful import invariant, precondition, rule
 
 from embermq.broker.settings import BrokerSettings
+from embermq.broker.stages import ENGINE
+from embermq.format.command import Command, make_request
+from embermq.format.frame import FrameLimits
+from embermq.kernels import loading
+from embermq.model.codes import RequestCode
+from embermq.model.message import Host
+from embermq.net.server import Server, bind, host_of
 from tests.builders import SMALL_SIZES
 from tests.crash.broker_machine import BrokerMachine
+from tests.unit.broker.both_ways import Caller
 from tests.unit.broker.transacting import (
     COMMIT,
     ROLL_BACK,
     Begun,
+    ConnectedProducer,
     TransactionProducer,
+    begun_by,
     given_up,
     look,
     visible,
@@ -63,8 +73,11 @@ class TransactionMachine(BrokerMachine):
         self.torn: tuple[int, int] | None = None  # position and size of the record that the next crash tears
 
     def opened(self) -> None:
-        self.producer = TransactionProducer(self.broker)
+        self.producer = self.make_producer()
         self.producer_comes()
+
+    def make_producer(self) -> TransactionProducer:
+        return TransactionProducer(self.broker)
 
     @rule(queue=st.integers(0, 3), size=st.integers(1, 3_000))
     def begin(self, queue: int, size: int) -> None:
@@ -96,7 +109,7 @@ class TransactionMachine(BrokerMachine):
 
     def look(self) -> None:
         self.run(look(self.broker))
-        asked = self.producer.questions()
+        asked = self.run(self.producer.listen())
         for question in asked:
             known = next(each for each in self.known.values() if each.handles[0].unique_id == question.unique_id)
             assert known.state is State.OPEN, "who ended it is not asked"
@@ -117,20 +130,14 @@ class TransactionMachine(BrokerMachine):
     @precondition(lambda self: self.is_there)
     @rule()
     def producer_leaves(self) -> None:
-        async def leave() -> None:
-            self.producer.leave()
-
-        self.run(leave())
-        self.producer = TransactionProducer(self.broker)
+        self.run(self.producer.go())
+        self.producer = self.make_producer()
         self.is_there = False
 
     @precondition(lambda self: not self.is_there)
     @rule()
     def producer_comes(self) -> None:
-        async def register() -> None:
-            self.producer.register()
-
-        self.run(register())
+        self.run(self.producer.come())
         self.is_there = True
 
     @rule()
@@ -209,5 +216,73 @@ class TransactionMachine(BrokerMachine):
         assert self.broker.transactions.counts.items() == []
 
 
+class EngineTransactionMachine(TransactionMachine):
+    """The same where kernels take half messages, and find ends of transactions among them."""
+
+    def opened(self) -> None:
+        self.sent_before = len(self.known)
+        self.run(self._serve())
+        super().opened()
+
+    async def _serve(self) -> None:
+        loading.load()
+        self.server = Server(self.broker.router.receive, on_close=self.broker.connection_closed)
+        listener = bind(Host("127.0.0.1", 0))
+        self.host = host_of(listener)
+        self.server.start(listener)
+        fast = self.broker.make_fast(self.server.received, FrameLimits())
+        self.server.use(fast.take, fast)
+
+    def make_producer(self) -> TransactionProducer:
+        return ConnectedProducer(self.broker, self.run(Caller.connect(self.host)))
+
+    @precondition(lambda self: len(self.known) > self.sent_before)
+    @rule(count=st.integers(2, 12), data=st.data())
+    def end_and_begin_many(self, count: int, data: st.DataObject) -> None:
+        """Half messages and ends that come in one read."""
+        half = [b"%d-" % (len(self.known) + number) for number in range(count)]
+        open_ones = [body for body, known in self.known.items() if known.state is State.OPEN and not known.is_unmarked]
+        ended = data.draw(st.lists(st.sampled_from(open_ones), unique=True, max_size=4)) if open_ones else []
+        hows = [data.draw(st.sampled_from([COMMIT, ROLL_BACK])) for _ in ended]
+        begun, answers = self.run(self._send_together(half, ended, hows))
+        for body, each in zip(half, begun, strict=True):
+            self.known[body] = Known(handles=[each])
+        for body, how, answer in zip(ended, hows, answers, strict=True):
+            assert answer.code == 0, (body, answer.remark)
+            self.known[body].state = State.COMMITTED if how == COMMIT else State.ROLLED_BACK
+        self.is_there = True
+        self.last = None
+
+    async def _send_together(
+        self, half: list[bytes], ended: list[bytes], hows: list[int]
+    ) -> tuple[list[Begun], list[Command]]:
+        producer = self.producer
+        assert isinstance(producer, ConnectedProducer)
+        ends = [
+            make_request(RequestCode.END_TRANSACTION, producer.end_fields(self.known[body].handles[-1], how))
+            for body, how in zip(ended, hows, strict=True)
+        ]
+        halves = [make_request(310, producer.half_fields(body), body) for body in half]
+        answers = await producer.ask_together([*halves[:1], *ends, *halves[1:]])
+        begun = [answers[0], *answers[1 + len(ends) :]]
+        return list(map(begun_by, half, begun)), answers[1 : 1 + len(ends)]
+
+    def close(self) -> None:
+        if len(self.known) > self.sent_before + 3:
+            assert self.broker.stages[ENGINE].store.messages > 0, "kernels took none of the half messages"
+        self.run(self._stop_serving())
+        super().close()
+
+    async def _stop_serving(self) -> None:
+        assert isinstance(self.producer, ConnectedProducer)
+        await self.producer.close()
+        self.server.stop_accepting()
+        self.server.stop_reading()
+        await self.server.stop()
+
+
+SETTINGS = settings(max_examples=25, stateful_step_count=25, deadline=None)
 TestTransactions = TransactionMachine.TestCase
-TestTransactions.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestTransactions.settings = SETTINGS
+TestEngineTransactions = EngineTransactionMachine.TestCase
+TestEngineTransactions.settings = SETTINGS
