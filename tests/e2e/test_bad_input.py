@@ -219,6 +219,80 @@ def test_a_group_that_nobody_made(tmp_path: Path) -> None:
         assert line.ask(PULL, pull_fields(TOPIC)).code == ResponseCode.PULL_NOT_FOUND
 
 
+SQL = {"expressionType": "SQL92", "sysFlag": "4"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("a >", ("column 4", "expected")),
+        ("a = 'x", ("column 5", "expected")),
+        ("a BETWEEN 10 AND 1", ("10", "1")),
+        ("a LIKE 'x%'", ("column 3", "expected")),
+    ],
+)
+def test_a_filter_that_cannot_be_read(line: Line, expression: str, words: tuple[str, ...]) -> None:
+    answer = line.ask(PULL, pull_fields(TOPIC, subscription=expression, **SQL))
+    check(answer, ResponseCode.SUBSCRIPTION_PARSE_FAILED, *words)
+
+
+def test_a_filter_that_is_too_large(line: Line) -> None:
+    subscription = {"topic": TOPIC, "expressionType": "SQL92", "subString": "a > 1 OR " * 9_000 + "a > 1"}
+    body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": subscription}).encode()
+    answer = line.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    check(answer, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "limit 65536")
+
+
+@pytest.mark.parametrize(("offset", "position"), [("0", str(1 << 40)), ("99", "0"), ("-1", "-1")])
+def test_an_end_of_a_transaction_that_never_began(line: Line, offset: str, position: str) -> None:
+    fields = {
+        "producerGroup": "payers", "tranStateTableOffset": offset, "commitLogOffset": position,
+        "commitOrRollback": "8", "fromTransactionCheck": "false", "msgId": "none",
+    }  # fmt: skip
+    answer = line.ask(RequestCode.END_TRANSACTION, fields)
+    check(answer, ResponseCode.SYSTEM_ERROR, position, "end a transaction where it began")
+
+
+def test_a_pop_of_a_group_that_nobody_made(tmp_path: Path) -> None:
+    config = tmp_path / "ember.toml"
+    config.write_text("[broker]\nauto_create_groups = false\n")
+    with serving(tmp_path, "-c", str(config)) as served, Line(served.broker) as line:
+        make_topic(line, TOPIC)
+        answer = line.ask(RequestCode.POP_MESSAGE, pop_fields())
+        check(answer, ResponseCode.GROUP_NOT_EXIST, "'poppers'", "ember group create poppers")
+
+
+def pop_fields() -> dict[str, str]:
+    return {
+        "consumerGroup": "poppers", "topic": TOPIC, "queueId": "-1", "maxMsgNums": "8", "invisibleTime": "60000",
+        "pollTime": "0", "bornTime": "0", "initMode": "0", "expType": "TAG", "exp": "*", "order": "false",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "word"),
+    [
+        ("rubbish", ResponseCode.INVALID_PARAMETER, "send POP_CK as it came"),
+        ("0 1 2 99 0 broker-a 0 0", ResponseCode.MESSAGE_ILLEGAL, "revive queue 99"),
+        ("0 99999999999999 2 1 0 broker-a 0 0", ResponseCode.MESSAGE_ILLEGAL, "a time that no pop"),
+    ],
+)
+def test_an_ack_with_a_forged_handle(line: Line, extra: str, code: int, word: str) -> None:
+    assert line.ask(SEND, send_fields(TOPIC), b"x").code == ResponseCode.SUCCESS
+    fields = {"consumerGroup": "poppers", "topic": TOPIC, "queueId": "0", "offset": "0", "extraInfo": extra}
+    check(line.ask(RequestCode.ACK_MESSAGE, fields), code, word)
+
+
+def test_a_time_of_delivery_beyond_the_limit_or_in_the_past(line: Line) -> None:
+    far = send_fields(TOPIC, UNIQ_KEY="far", TIMER_DELAY_SEC=str(365 * 86_400))
+    check(line.ask(SEND, far, b"far"), ResponseCode.MESSAGE_ILLEGAL, "timer_max_delay_s", f"{14 * 86_400} s")
+    past = send_fields(TOPIC, UNIQ_KEY="past", TIMER_DELIVER_MS="1700000000000")
+    sent = line.ask(SEND, past, b"at once")
+    assert sent.code == ResponseCode.SUCCESS and "recallHandle" not in sent.fields
+    pulled = line.ask(PULL, pull_fields(TOPIC, int(sent.fields["queueOffset"])))
+    assert b"at once" in pulled.data
+
+
 def test_signatures_that_are_missing_or_wrong(tmp_path: Path) -> None:
     config = tmp_path / "ember.toml"
     config.write_text(

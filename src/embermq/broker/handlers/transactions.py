@@ -229,7 +229,8 @@ class TransactionHandlers:
         try:
             return self._store.read_record(position)
         except (OutOfRange, CorruptRecord) as error:
-            raise TransactionNotFound(f"no message at position {position} of the log: {error}") from error
+            hint = "end a transaction where it began"
+            raise TransactionNotFound(f"no half message at position {position}: {error}; {hint}") from error
 
     def _put_turn(self) -> None:
         turn, self._turn = self._turn, []
