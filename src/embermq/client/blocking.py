@@ -21,6 +21,7 @@ from embermq.format.command import Command, decode_command, encode_command, make
 from embermq.format.frame import FRAME_HEAD, MAX_FRAME_SIZE
 from embermq.format.signature import signed
 from embermq.model.codes import ResponseCode
+from embermq.net.pacing import send_at_once
 
 T = TypeVar("T")
 
@@ -54,6 +55,7 @@ class BlockingConnection:
             self._socket = socket.create_connection((host.address, host.port), timeout=_DIAL_S)
             self._socket.settimeout(_SILENCE_S)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            send_at_once(self._socket)
             if tls is not None:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=host.address)
         except OSError as error:

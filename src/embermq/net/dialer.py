@@ -8,6 +8,7 @@ import ssl
 from embermq.errors import ConnectionLost
 from embermq.model.message import Host
 from embermq.net.connection import DEFAULT_LIMITS, Connection, ConnectionLimits, Receiver
+from embermq.net.pacing import send_at_once
 
 
 async def dial(
@@ -21,7 +22,7 @@ async def dial(
     """Connect to `host`; `receiver` gets what it asks of us. Raises ConnectionLost."""
     loop = asyncio.get_running_loop()
     try:
-        _, connection = await asyncio.wait_for(
+        transport, connection = await asyncio.wait_for(
             loop.create_connection(
                 lambda: Connection(receiver, limits=limits, is_server=False),
                 host.address,
@@ -34,4 +35,5 @@ async def dial(
     except (OSError, TimeoutError) as error:
         reason = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
         raise ConnectionLost(f"cannot connect to {host}: {reason}") from error
+    send_at_once(transport.get_extra_info("socket"))
     return connection

@@ -13,6 +13,7 @@ from enum import StrEnum
 from embermq.errors import SettingsError
 from embermq.model.message import Host
 from embermq.net.connection import DEFAULT_LIMITS, Connection, ConnectionLimits, Receiver, Take
+from embermq.net.pacing import send_at_once
 from embermq.net.receiving import SHARED_SIZE, ReceiveBuffer
 from embermq.net.socket_reader import Engine, SocketReader
 
@@ -166,6 +167,7 @@ class Server:
         """Make a connection of a socket, once its first byte has told which kind it is."""
         loop = asyncio.get_running_loop()
         accepted.setblocking(False)
+        send_at_once(accepted)
         try:
             first = await asyncio.wait_for(_peek(accepted), self._limits.idle_s)
         except (OSError, TimeoutError, asyncio.CancelledError):
