@@ -30,11 +30,11 @@ class Member(Client):
     """One consumer of a group."""
 
     subscriptions: dict[str, Subscribed] | None = None  # by topic; None if it never told
-    replaced: dict[str, int] = field(default_factory=dict)  # by topic: the version of the filter that it had before
+    wants_since: dict[str, int] = field(default_factory=dict)  # by topic: the version that its change of filter had
 
     def has_replaced(self, topic: str, version: int) -> bool:
-        """Whether the filter of this version is one that the member has given up since."""
-        return 0 < version <= self.replaced.get(topic, 0)
+        """Whether the filter of this version is one that the member has given up since, or may be."""
+        return 0 < version < self.wants_since.get(topic, 0)
 
 
 class Conflict(NamedTuple):
@@ -81,9 +81,9 @@ class ConsumerGroup:
             told = before
         else:
             told = {subscribed.topic: subscribed for subscribed in consumes.subscriptions}
-        replaced = _replaced_versions(known, told or {}) if known else {}
+        wants_since = _versions_of_changes(known, told or {}) if known else {}
         self.members[client.peer] = Member(
-            client.peer, client.client_id, client.language, client.version, client.seen, told, replaced
+            client.peer, client.client_id, client.language, client.version, client.seen, told, wants_since
         )
         is_new, is_gone = self._merge(told or {}), self._drop_unwanted(told or {})
         return is_new or is_gone or known is None, known is None or not _want_same(before, told)
@@ -135,15 +135,18 @@ def _want_same(before: dict[str, Subscribed] | None, after: dict[str, Subscribed
     return before.keys() == after.keys() and all(before[topic].wants_same(after[topic]) for topic in after)
 
 
-def _replaced_versions(known: Member, told: dict[str, Subscribed]) -> dict[str, int]:
-    """By topic, the version of the last filter that a member had, other than what it tells of now."""
+def _versions_of_changes(known: Member, told: dict[str, Subscribed]) -> dict[str, int]:
+    """By topic, the first version of the filter that a member tells of now, where it had another one before.
+
+    A filter has several versions, of which a member need not tell all: RocketMQ's clients count up when they share queues anew.
+    """
     found: dict[str, int] = {}
     for topic, subscribed in told.items():
         before = (known.subscriptions or {}).get(topic)
         if before is not None and not before.wants_same(subscribed) and before.version < subscribed.version:
-            found[topic] = before.version
-        elif topic in known.replaced:
-            found[topic] = known.replaced[topic]
+            found[topic] = subscribed.version
+        elif topic in known.wants_since:
+            found[topic] = known.wants_since[topic]
     return found
 
 

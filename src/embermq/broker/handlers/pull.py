@@ -235,7 +235,7 @@ class PullHandlers:
             None if pull.numbers.sys_flag & HAS_SUBSCRIPTION else self._tables.membership.consumer(pull.group.name)
         )
         member = members.members.get(peer) if members is not None else None
-        if member is None or not member.replaced:
+        if member is None or not member.wants_since:
             return False
         return member.has_replaced(pull.topic.name, find_integer(request.fields, "subVersion") or 0)
 
