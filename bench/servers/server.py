@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.servers.old_folders import OldFolders, memory_size
+from bench.servers.unpaced import unpaced
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
@@ -90,14 +91,15 @@ def running(peer: Peer) -> Iterator[Server]:
     """The server on a fresh folder; at the end stopped, checked if it can be, and its folder removed, some time."""
     folder = Path(tempfile.mkdtemp(prefix=f"bench-{peer.name}-"))
     try:
-        server = peer.start(folder)
-        try:
-            yield server
-            if peer.check is not None:
-                end(server.process)
-                peer.check(server)
-        finally:
-            kill(server.process)
+        with unpaced():
+            server = peer.start(folder)
+            try:
+                yield server
+                if peer.check is not None:
+                    end(server.process)
+                    peer.check(server)
+            finally:
+                kill(server.process)
     finally:
         _OLD_FOLDERS.keep(folder)
 
