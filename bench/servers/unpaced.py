@@ -1,8 +1,8 @@
 """No server's answers are paced while servers are compared.
 
-A congestion control that paces (BBR, the default of some systems) holds back what is sent, also on a loopback that has
-room. EmberMQ and the load generator turn it off for their own connections; for all others the system's default is changed
-while a server runs, where that is allowed.
+A congestion control that paces (BBR, the default of some systems) holds back what is sent, also on a loopback that
+has room. EmberMQ and the load generator turn it off for their own connections; for all others the system's default is
+changed while a server runs, where that is allowed.
 """
 
 from __future__ import annotations

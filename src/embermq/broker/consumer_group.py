@@ -138,7 +138,8 @@ def _want_same(before: dict[str, Subscribed] | None, after: dict[str, Subscribed
 def _versions_of_changes(known: Member, told: dict[str, Subscribed]) -> dict[str, int]:
     """By topic, the first version of the filter that a member tells of now, where it had another one before.
 
-    A filter has several versions, of which a member need not tell all: RocketMQ's clients count up when they share queues anew.
+    A filter has several versions, and a member need not tell all of them: RocketMQ's clients give it a new one whenever
+    they share queues anew.
     """
     found: dict[str, int] = {}
     for topic, subscribed in told.items():
