@@ -112,8 +112,8 @@ def main() -> int:
 
 
 def raise_file_limit() -> None:
-    """Let servers have the files of all queues open, which have two descriptors each."""
-    wanted = 4 * max(case.load.topics * case.load.queues for case in CASES)
+    """Let servers have the files of all queues open, which have one descriptor each; three quarters are for them."""
+    wanted = 2 * max(case.load.topics * case.load.queues for case in CASES)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ from embermq.files.holding import Holdable
 from embermq.files.zeroing import find_last_nonzero
 
 _NOTHING = memoryview(b"")
-_NO_MAP = mmap.mmap(-1, 1)  # stands in for the map of a closed file
+_NO_MAP = memoryview(bytearray(1))  # stands in for the map of a closed file
 
 
 class FileMap(Holdable):
@@ -22,12 +21,12 @@ class FileMap(Holdable):
 
     __slots__ = ("_descriptor", "_is_closed", "_is_locked", "_map", "path", "read_only", "size", "view")
 
-    def __init__(self, path: Path, descriptor: int, mapping: mmap.mmap, *, read_only: bool) -> None:
+    def __init__(self, path: Path, descriptor: int, mapping: memoryview, *, read_only: bool) -> None:
         super().__init__()
         self.path = path
         self.size = len(mapping)
         self.read_only = read_only
-        self.view = memoryview(mapping).toreadonly()
+        self.view = mapping.toreadonly()
         self._descriptor = descriptor
         self._map = mapping
         self._is_locked = False
@@ -90,7 +89,7 @@ class FileMap(Holdable):
 
     def _dispose(self) -> None:
         self._is_closed = True
-        # Never mmap.close(): it fails while a view is out. The map goes with its last view.
+        # The map goes with its last view.
         self.view = _NOTHING
         self._map = _NO_MAP
         descriptor, self._descriptor = self._descriptor, -1

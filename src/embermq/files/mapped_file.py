@@ -51,7 +51,7 @@ class MappedFile(FileMap):
     )  # fmt: skip
 
     def __init__(
-        self, path: Path, descriptor: int, mapping: mmap.mmap, *, start: int, written: int, is_new: bool,
+        self, path: Path, descriptor: int, mapping: memoryview, *, start: int, written: int, is_new: bool,
         read_only: bool, reserve_step: int,
     ) -> None:  # fmt: skip
         super().__init__(path, descriptor, mapping, read_only=read_only)
@@ -66,7 +66,7 @@ class MappedFile(FileMap):
         self._firming: Firming | None = None
         self._mapped_end = 0  # below this, bytes may be written through memory
         self._map_address = 0  # where it is, once that was asked for
-        self._memory = mapping  # where appends go
+        self._memory: memoryview | mmap.mmap = mapping  # where appends go
         self._is_direct = True  # neither buffer nor staging
         self._buffer: WriteBuffer | None = None
         self._staging: Staging | None = None
@@ -375,7 +375,7 @@ class MappedFile(FileMap):
     def advise_random(self) -> None:
         """Tell the kernel not to read ahead, so that the file is kept in single pages or in what is filled at once."""
         self.fill_steps()
-        self._map.madvise(mmap.MADV_RANDOM)
+        memory.expect_random(self._map)
         self._is_random = True
         self._find_mapped_end()
 

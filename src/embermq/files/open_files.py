@@ -1,4 +1,4 @@
-"""How many files a process may have open and mapped. Every mapped file takes two descriptors: ours and the map's."""
+"""How many files a process may have open and mapped: every mapped one takes a descriptor and a map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 _WANTED: Final = 1 << 17  # descriptors; more than that buys nothing
-_OF_A_FILE: Final = 2
 _SHARE: Final = 0.75  # of what the system allows; the rest is for connections, the log, the index
 _DEFAULT_MAPS: Final = 65_530
 _MAPS_FILE: Final = Path("/proc/sys/vm/max_map_count")
@@ -18,7 +17,7 @@ _MAPS_FILE: Final = Path("/proc/sys/vm/max_map_count")
 
 def most_mapped_files() -> int:
     """How many files of queues may be mapped at once, after raising this process's own limit as far as it may."""
-    return max(int(min(_allow_descriptors() // _OF_A_FILE, _find_most_maps()) * _SHARE), 1)
+    return max(int(min(_allow_descriptors(), _find_most_maps()) * _SHARE), 1)
 
 
 def _allow_descriptors() -> int:

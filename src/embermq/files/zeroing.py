@@ -12,7 +12,7 @@ from embermq.files.writing import write_whole
 _ZEROS = bytes(1 << 16)
 
 
-def clear(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int | None = None) -> bool:
+def clear(mapping: memoryview | mmap.mmap, begin: int, end: int, *, descriptor: int | None = None) -> bool:
     """Put zeros over what is not zero in [begin, end); whether there was any.
 
     With the `descriptor` of the file that is mapped, its holes and space that is only reserved
@@ -23,7 +23,7 @@ def clear(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int | None = 
     for first, last in [(begin, end)] if descriptor is None else _iter_data(descriptor, begin, end):
         for at in range(first, last, len(_ZEROS)):
             zeros = _ZEROS[: last - at]
-            if mapping[at : at + len(zeros)] == zeros:
+            if bytes(mapping[at : at + len(zeros)]) == zeros:
                 continue
             is_changed = True
             if descriptor is None:
@@ -33,11 +33,11 @@ def clear(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int | None = 
     return is_changed
 
 
-def find_last_nonzero(mapping: mmap.mmap, begin: int, end: int, *, descriptor: int) -> int | None:
+def find_last_nonzero(mapping: memoryview, begin: int, end: int, *, descriptor: int) -> int | None:
     """Where the last byte of [begin, end) is that is not zero; holes are passed over as in `clear`."""
     for first, last in reversed(list(_iter_data(descriptor, begin, end))):
         for at in range(last - 1 - (last - 1 - first) % len(_ZEROS), first - 1, -len(_ZEROS)):
-            part = mapping[at : min(at + len(_ZEROS), last)]
+            part = bytes(mapping[at : min(at + len(_ZEROS), last)])
             if part != _ZEROS[: len(part)]:
                 return at + len(part.rstrip(b"\0")) - 1
     return None

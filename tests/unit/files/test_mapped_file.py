@@ -59,13 +59,9 @@ class Watched(mmap.mmap):
 
 
 def test_the_head_of_an_append_is_written_last(tmp_path: Path) -> None:
-    path = tmp_path / NAME
-    path.write_bytes(bytes(SIZE))
-    descriptor = os.open(path, os.O_RDWR)
-    watched = Watched(descriptor, SIZE)
-    file = MappedFile(
-        path, descriptor, watched, start=0, written=0, is_new=True, read_only=False, reserve_step=0
-    )  # fmt: skip
+    file = a_file(tmp_path)
+    with (tmp_path / NAME).open("r+b") as opened:
+        watched = file._memory = Watched(opened.fileno(), SIZE)
     file.append(b"size+magicthe rest", head=HEAD)
     assert watched.heads == [bytes(HEAD)] * 2
     assert file.read(0, file.written) == b"size+magicthe rest"
@@ -271,6 +267,7 @@ def test_a_view_outlives_its_file_and_the_map_goes_with_it(tmp_path: Path) -> No
 def test_closing_gives_back_every_descriptor_and_the_map(tmp_path: Path) -> None:
     before = open_descriptors()
     file = a_file(tmp_path)
+    assert open_descriptors() == before + 1
     file.append(b"1234")
     file.close()
     file.close()
