@@ -6,8 +6,9 @@
 Files are made in the order they are asked for, and none after one that failed: a crash must
 not leave a later file on disk without the one before it.
 
-One thread, which also makes ready for writing what appends will reach next (`MappedFile.warm`): the
-beginning of each new file, and a window ahead of the appends. Reserving, syncing and warming all let go of the GIL.
+Two threads: one makes files, the other makes ready for writing what appends will reach next (`MappedFile.warm`), the
+beginning of each new file and a window ahead of the appends. A new file has to be synced, and on a busy disk that takes
+longer than a fast log takes to leave its window. Reserving, syncing and warming all let go of the GIL.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Job:
 
 
 class Preparer:
-    """A thread that makes at most `limit` files ahead. Safe from every thread.
+    """Threads that make at most `limit` files ahead, and warm pages. Safe from every thread.
 
     Warm pages are dirty pages: the next sync writes them, zeros or not. `window` bounds that;
     0 leaves warming out. See firming.py for what warming is and costs.
@@ -86,8 +87,10 @@ class Preparer:
         self._warming: dict[MappedFile, int] = {}  # file to where it is warm; it is asked up to `warm_end`
         self._is_stopping = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="embermq-preparer", daemon=True)
-        self._thread.start()
+        work = {"embermq-preparer": self._make_files, "embermq-warmer": self._warm_files}
+        self._threads = [threading.Thread(target=do, name=name, daemon=True) for name, do in work.items()]
+        for thread in self._threads:
+            thread.start()
 
     def prepare(
         self, path: Path, size: int, *, reserve_step: int = 0, chunks: ChunkPool | None = None, is_firmed: bool = False
@@ -151,29 +154,33 @@ class Preparer:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End the thread and delete the files that nobody took."""
+        """End the threads and delete the files that nobody took."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         for path in sorted(self._jobs, key=lambda path: path.name, reverse=True):
             self.discard(path)
 
-    def _run(self) -> None:
+    def _make_files(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_stopping or self._warming or self._next_job())
+                self._changed.wait_for(lambda: self._is_stopping or self._next_job())
                 if self._is_stopping:
                     return
-                job = self._next_job()
-                if self._warming and not (job and job.is_urgent):
-                    warm: MappedFile | None = next(iter(self._warming))
-                else:
-                    warm, self._current = None, job
-            if warm is not None:
-                self._warm(warm)
-            elif job is not None:
+                job = self._current = self._next_job()
+            if job is not None:
                 self._make(job)
+
+    def _warm_files(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_stopping or self._warming)
+                if self._is_stopping:
+                    return
+                file = next(iter(self._warming))
+            self._warm(file)
 
     def _next_job(self) -> _Job | None:
         jobs = self._jobs.values()
@@ -208,7 +215,7 @@ class Preparer:
         return file
 
     def _warm(self, file: MappedFile) -> None:
-        """Warm one step of what is asked for, so that an urgent file waits no longer than that."""
+        """Warm one step of what is asked for."""
         begin = max(self._warming[file], file.written)  # what appends have reached is warm by itself
         end = min(begin + self._step, file.warm_end)
         try:

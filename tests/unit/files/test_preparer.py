@@ -227,7 +227,7 @@ def test_discarding_waits_for_a_file_that_is_being_made(
     assert not path.exists()
 
 
-def test_stopping_deletes_what_nobody_took_and_ends_the_thread(tmp_path: Path) -> None:
+def test_stopping_deletes_what_nobody_took_and_ends_the_threads(tmp_path: Path) -> None:
     preparer = Preparer(window=0)
     for start in (0, SIZE, 2 * SIZE):
         preparer.prepare(tmp_path / file_name(start), SIZE)
@@ -236,7 +236,7 @@ def test_stopping_deletes_what_nobody_took_and_ends_the_thread(tmp_path: Path) -
     preparer.stop()
     preparer.stop()
     assert names(tmp_path) == [0]
-    assert not any(thread.name == "embermq-preparer" for thread in threading.enumerate())
+    assert not any(thread in threading.enumerate() for thread in preparer._threads)
     assert not preparer.prepare(tmp_path / file_name(SIZE), SIZE)
 
 
@@ -296,6 +296,22 @@ def test_pages_are_warmed_ahead_of_the_appends(tmp_path: Path, preparer: Prepare
     preparer.warm_ahead(file, 2 * SIZE)
     wait_until(lambda: all(resident_pages(file)))
     assert file.path.read_bytes() == b"1234".ljust(SIZE, b"\0")
+
+
+def test_pages_are_warmed_while_a_file_is_being_made(
+    tmp_path: Path, preparer: Preparer, gate: Gate, wait_until: Wait
+) -> None:
+    gate.opened.set()
+    file = make_file(tmp_path / file_name(0), SIZE, is_firmed=True)
+    gate.opened.clear()
+    preparer.prepare(tmp_path / file_name(SIZE), SIZE)
+    wait_until(lambda: len(gate.made) == 2)
+    preparer.warm_ahead(file, SIZE)
+    wait_until(lambda: not preparer._warming)
+    assert file._firming is not None
+    assert file._firming.end == SIZE
+    assert not preparer._jobs[tmp_path / file_name(SIZE)].is_done
+    gate.opened.set()
 
 
 def test_warming_a_file_that_was_deleted_is_no_error(tmp_path: Path, preparer: Preparer, wait_until: Wait) -> None:
