@@ -24,6 +24,7 @@ class FullMemory:
     """A file with nothing in it, larger than the memory; reading it takes memory, and no disk."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self._file = tempfile.TemporaryFile(dir=folder, prefix="memory-")  # noqa: SIM115 (it lives as long as this)
         self._size = _bytes_of("MemTotal") // _STEP * _STEP
         self._file.truncate(self._size)

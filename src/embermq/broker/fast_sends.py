@@ -202,8 +202,7 @@ class FastSends:
             serving.run(source, slots, None)
         end = numbers[known.NEXT_PEER]
         if numbers[known.ROUNDS]:
-            for peer in peers[first:]:
-                peer.part = b""  # all of them were served at least once
+            serving.take_parts(peers[end:], received.view)
         if numbers[known.TO_LOOK_AT]:
             left += serving.take_left(peers[first:end], received.view)
         else:

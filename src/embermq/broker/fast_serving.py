@@ -12,14 +12,15 @@ import numpy as np
 
 from embermq.broker.fast_answers import ROOM, FastAnswers, WrittenShares
 from embermq.broker.fast_peers import FastPeer, FastPeers
+from embermq.files.memory import bytes_address
 from embermq.kernels import serving as known
 from embermq.kernels.compiling import Table
 from embermq.kernels.sends import ENDED
 from embermq.kernels.serving import ALL_SERVED, SERVED_SIZE, serve_peers
 from embermq.kernels.shares import SHARE_WIDTH
-from embermq.kernels.sockets import GOT, LEFT_AT, PEER_WIDTH, ROWS_END, TAKEN, WHY
+from embermq.kernels.sockets import GOT, LEFT_AT, PART, PART_SIZE, PEER_WIDTH, ROWS_END, TAKEN, WHY
 from embermq.kernels.storing import JOB_SIZE, WRITTEN
-from embermq.kernels.turn import TurnMemory
+from embermq.kernels.turn import RECEIVED, TurnMemory
 from embermq.log.placed import Spread
 from embermq.log.quick_append import QuickAppend, StoringMemory, Taken
 from embermq.log.table_append import DraftTable
@@ -101,16 +102,24 @@ class FastServing:
         ]
 
     def take_left(self, peers: Sequence[FastPeer], received: memoryview) -> list[Left]:
-        """Give these peers the parts of frames that came for them; what else is left of them."""
+        """Give these peers, who had their turn, the parts of frames that came for them; what else is left of them."""
         left: list[Left] = []
         numbers = self._peers.numbers
         for peer in peers:
             at = peer.slot * PEER_WIDTH
             got, taken, begin = numbers[at + GOT], numbers[at + TAKEN], numbers[at + LEFT_AT]
-            if got > 0:
-                peer.part = b""
+            peer.part = b""
             if got > taken and numbers[at + WHY] == ENDED:
                 peer.keep_part(received[begin : begin + got - taken].tobytes())
             elif got != taken or not got:
                 left.append((peer, got, received[begin : begin + max(got - taken, 0)].tobytes()))
         return left
+
+    def take_parts(self, peers: Sequence[FastPeer], received: memoryview) -> None:
+        """Give these peers, who wait for another turn, the parts of frames that the one before has left."""
+        numbers, begin = self._peers.numbers, self._memory.numbers[RECEIVED]
+        for peer in peers:
+            at = peer.slot * PEER_WIDTH
+            part_at, size = numbers[at + PART] - begin, numbers[at + PART_SIZE]
+            peer.part = part = received[part_at : part_at + size].tobytes() if size else b""
+            numbers[at + PART] = bytes_address(part)

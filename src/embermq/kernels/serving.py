@@ -2,7 +2,8 @@
 
     receive A ─ receive B ─→ store both ─→ answer both ─ receive C ─ …
 
-Who has an answer can go on while the others are read.
+Who has an answer can go on while the others are read; when all had their turn, they may have another, with the parts of
+frames that are left of the one before.
 It stops where something is for plain code, with what was done until then: rows that are read but not stored, or
 stored but not answered, or answers that a socket did not take. Whoever called does that, and calls again for the rest.
 
@@ -19,9 +20,23 @@ from numba import types
 
 from embermq.kernels.columns import RECORD_SIZE
 from embermq.kernels.compiling import Table, kernel, part, variable
-from embermq.kernels.memory import get, move, put, row_at
+from embermq.kernels.memory import get, load_i32, move, put, row_at
+from embermq.kernels.sends import ENDED
 from embermq.kernels.shares import SHARE_IS_FREE, SHARE_ROWS_END, SHARE_SLOT, answer_turn
-from embermq.kernels.sockets import BEGIN, GOT, IS_FREE, LEFT_AT, PART_SIZE, PEER_WIDTH, ROWS_END, TAKEN, receive_from
+from embermq.kernels.sockets import (
+    BEGIN,
+    GOT,
+    IS_FREE,
+    LEFT_AT,
+    NOTHING_YET,
+    PART,
+    PART_SIZE,
+    PEER_WIDTH,
+    ROWS_END,
+    TAKEN,
+    WHY,
+    receive_from,
+)
 from embermq.kernels.storing import (
     ENTERED,
     INDEX_ROOM,
@@ -43,21 +58,24 @@ from embermq.kernels.turn import COUNT, DRAFT_COUNT, HALVES, RECEIVED, RECORD_EX
 # What the caller says: where the memory for what is received is free, how many bytes to receive of a peer, from how
 # many rows or bytes on they are stored before more is received, and whether they may be stored at all.
 FREE_AT, READ_SIZE, ENOUGH_ROWS, ENOUGH_BYTES, MAY_STORE = range(5)
-# Which peers had their turn, and from which one on rows are left; says the caller before, and the call after.
+# Which peers had their turn, and from which one on rows are left; says the caller before, and the call after. Of the
+# peers behind these, the parts of frames lie in the memory of the turn if there was another turn.
 NEXT_PEER, FIRST_PEER = range(5, 7)
 # What it is told: how many messages are stored, of how many sends that have their answers all is done, their keys, the
-# largest and the smallest record, the sum, how many peers need a look, how many times something was stored, what
-# answer_turn said, the ns that each stage took, and how often all peers had their turn.
+# largest and the smallest record, the sum, how many peers need a look, how many of these only because of the small
+# part of a frame, how many times something was stored, what answer_turn said, the ns that each stage took, and how
+# often all peers had another turn.
 (
-    STORED, DONE, SENDS, KEYS, LARGEST, SMALLEST, STORED_SIZE, TO_LOOK_AT, TIMES, TOLD, WRITTEN_SHARES, SHARES,
+    STORED, DONE, SENDS, KEYS, LARGEST, SMALLEST, STORED_SIZE, TO_LOOK_AT, PARTS, TIMES, TOLD, WRITTEN_SHARES, SHARES,
     READ_NS, STORE_NS, ANSWER_NS, ROUNDS,
-) = range(7, 23)  # fmt: skip
-_CLOCK: Final = 23  # two numbers for the clock
-SERVED_SIZE: Final = 25
+) = range(7, 24)  # fmt: skip
+_CLOCK: Final = 24  # two numbers for the clock
+SERVED_SIZE: Final = 26
 
-# Peers that send many at a time are served again and again, for as long as this: they have sent more meanwhile.
+# Peers that send much are served again and again, for as long as this: they have sent more meanwhile.
 _LONGEST_NS: Final = 1_000_000
-_MANY: Final = 16  # sends of a peer in a round
+_SMALL_FRAME: Final = 60 * 1024  # a frame of so many bytes may come in parts meanwhile
+_SIZE_SIZE: Final = 4
 
 # How it ended: everything is done; rows are read; they are stored, too; they are answered, but not all is sent.
 ALL_SERVED, ONLY_READ, ONLY_STORED, NOT_SENT = range(4)
@@ -75,11 +93,24 @@ def _now(served: Table) -> int:
 
 
 @part
-def _note_left(peer: int) -> int:
-    """Know where the bytes begin that were not taken; whether somebody has to look at this peer."""
+def _is_small_part(turn: int, peer: int, size: int) -> bool:
+    """Whether what is left of a peer is the part of a frame that is not large."""
+    if get(peer, WHY) != ENDED or size < _SIZE_SIZE:
+        return False
+    return 0 < load_i32(get(turn, RECEIVED) + get(peer, LEFT_AT)) <= _SMALL_FRAME
+
+
+@part
+def _note_left(turn: int, served: Table, peer: int) -> None:
+    """Know where the bytes begin that were not taken, and whether somebody has to look at this peer."""
     got, taken = get(peer, GOT), get(peer, TAKEN)
     put(peer, LEFT_AT, get(peer, BEGIN) + taken)
-    return 1 if got <= 0 or got > taken else 0
+    if got > taken:
+        served[TO_LOOK_AT] += 1
+        if _is_small_part(turn, peer, got - taken):
+            served[PARTS] += 1
+    elif got <= 0 and not (got == NOTHING_YET and served[ROUNDS] > 0):
+        served[TO_LOOK_AT] += 1
 
 
 @part
@@ -152,7 +183,7 @@ def _receive_next(turn: int, served: Table, peer: int, at: int) -> int:
     """Receive from the next peer; where what it sent ends, below 0 if there was no room."""
     if not receive_from(turn, peer, at, served[READ_SIZE]):
         return -1
-    served[TO_LOOK_AT] += _note_left(peer)
+    _note_left(turn, served, peer)
     served[NEXT_PEER] += 1
     return at + max(get(peer, GOT), 0)
 
@@ -213,16 +244,22 @@ def _answer(
 
 
 @part
-def _goes_on(served: Table, peers: Table, slots: Table, first: int, sends: int, began: int, most: int) -> bool:
-    """Whether the peers from number `first` on have another turn, now that all of them had one; then it begins."""
-    count = len(slots) - first
-    if served[TO_LOOK_AT] > 0 or served[SENDS] - sends < count * _MANY or served[STORED] > most // 2:
+def _goes_on(turn: int, served: Table, peers: Table, slots: Table, first: int, before: int, began: int, most: int) -> bool:
+    """Whether the peers from number `first` on have another turn, now that all of them had one; then it begins.
+
+    `before` that turn, so many messages were stored. It must have brought one a peer, or the next brings little.
+    """
+    stored = served[STORED]
+    if served[TO_LOOK_AT] > served[PARTS] or stored - before < len(slots) - first or stored > most // 2:
         return False
     if _now(served) - began > _LONGEST_NS:
         return False
     for number in range(first, len(slots)):
-        put(row_at(peers, slots[number]), PART_SIZE, 0)  # it was received
+        peer = row_at(peers, slots[number])
+        put(peer, PART, get(turn, RECEIVED) + get(peer, LEFT_AT))
+        put(peer, PART_SIZE, max(get(peer, GOT) - get(peer, TAKEN), 0))
     served[NEXT_PEER] = served[FIRST_PEER] = first
+    served[TO_LOOK_AT] = served[PARTS] = 0
     served[ROUNDS] += 1
     return True
 
@@ -253,7 +290,7 @@ def serve_peers(
         return ALL_SERVED
     _prepare(served)
     began, base, status = _now(served), variable(served[FREE_AT]), ALL_SERVED
-    at, first, sends = base, variable(served[NEXT_PEER]), variable(0)
+    at, first, stored = base, variable(served[NEXT_PEER]), variable(0)
     while status == ALL_SERVED and served[NEXT_PEER] < len(slots):
         slot = slots[served[NEXT_PEER]]
         if not 0 <= slot < len(peers):
@@ -281,8 +318,8 @@ def serve_peers(
         at = base = _keep_left(turn, peers, slots, served[FIRST_PEER], served[NEXT_PEER], base)
         served[FIRST_PEER] = served[NEXT_PEER]
         if served[NEXT_PEER] == len(slots):
-            sends_before, sends = sends, served[SENDS]
-            if not _goes_on(served, peers, slots, first, sends_before, began, len(records)):
+            before, stored = stored, served[STORED]
+            if not _goes_on(turn, served, peers, slots, first, before, began, len(records)):
                 break
     served[FREE_AT] = at
     served[READ_NS] = _now(served) - began - served[STORE_NS] - served[ANSWER_NS]

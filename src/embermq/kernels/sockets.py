@@ -8,6 +8,7 @@ Nothing here waits: a socket that has nothing says so.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -15,6 +16,7 @@ from numba import types
 
 from embermq.kernels.compiling import kernel
 from embermq.kernels.memory import copy, get, load_native_i32, put
+from embermq.kernels.sends import ENDED
 from embermq.kernels.turn import COUNT, NOT_KNOWN, REASON, RECEIVED, RECEIVED_SIZE, take_sends
 
 # What is known of a peer: its socket, its host, as records have that, the part of a frame that came before, the texts
@@ -28,6 +30,7 @@ from embermq.kernels.turn import COUNT, NOT_KNOWN, REASON, RECEIVED, RECEIVED_SI
 PEER_WIDTH: Final = 15
 
 DONT_WAIT: Final = 0x40  # MSG_DONTWAIT
+NOTHING_YET: Final = -errno.EAGAIN  # instead of how many bytes were got
 
 SocketCall = Callable[[int, int, int, int], int]
 # Of arguments that are narrower, the rest is not looked at.
@@ -41,6 +44,7 @@ def receive_from(turn: int, peer: int, at: int, most: int) -> bool:
     """Receive from the socket of a peer, `most` bytes, and take plain SENDs; False, with nothing done, without room.
 
     What is received goes to the memory of the turn from byte `at` on, behind the part of a frame that is there already.
+    Where nothing comes behind such a part, it is what was received.
     """
     part_size = get(peer, PART_SIZE)
     if at < 0 or most <= 0 or part_size < 0 or part_size > get(turn, RECEIVED_SIZE) - at - most:
@@ -51,6 +55,9 @@ def receive_from(turn: int, peer: int, at: int, most: int) -> bool:
     taken = 0
     if got < 0:
         got = -load_native_i32(_errno_address())
+        if got == NOTHING_YET and part_size > 0:
+            got = part_size
+            put(turn, REASON, ENDED)
     elif got > 0:
         got += part_size
         put(turn, REASON, NOT_KNOWN)
