@@ -244,7 +244,9 @@ def _answer(
 
 
 @part
-def _goes_on(turn: int, served: Table, peers: Table, slots: Table, first: int, before: int, began: int, most: int) -> bool:
+def _goes_on(
+    turn: int, served: Table, peers: Table, slots: Table, first: int, before: int, began: int, most: int
+) -> bool:
     """Whether the peers from number `first` on have another turn, now that all of them had one; then it begins.
 
     `before` that turn, so many messages were stored. It must have brought one a peer, or the next brings little.

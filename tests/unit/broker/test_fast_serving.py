@@ -112,3 +112,22 @@ def test_every_connection_has_its_own_answers(
 def test_who_does_not_read_its_answers_gets_them_later(tmp_path: Path) -> None:
     senders = [Sender(number, Random(number), odd=0.0, count=3000) for number in range(4)]
     asyncio.run(run(tmp_path, senders, answers_wait=True, **LARGE))
+
+
+@pytest.mark.parametrize("durability", ["async", "sync"])
+@pytest.mark.parametrize("odd", [0.0, 0.02])
+@pytest.mark.parametrize("read_size", [1500, 20_000])
+@pytest.mark.parametrize("enough_rows", [1, 128])
+def test_frames_that_come_in_parts_while_their_senders_are_served_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, odd: float, read_size: int, enough_rows: int
+) -> None:
+    """Sockets hold more than is read of them at once, so that senders have another turn, and most reads cut a frame.
+
+    Log files are small: now and then a call ends between two senders, because there is no room for the next messages.
+    """
+    monkeypatch.setattr("embermq.net.receiving.READ_SIZE", read_size)
+    monkeypatch.setattr("embermq.broker.fast_serving.ENOUGH_ROWS", enough_rows)
+    random = Random(str((durability, odd, read_size, enough_rows)))
+    senders = [Sender(number, random, odd=odd, count=300) for number in range(6)]
+    taken = asyncio.run(run(tmp_path, senders, durability=durability, **LARGE | {"log_file_size": 1 << 18}))
+    assert taken > 100
