@@ -139,15 +139,17 @@ def _want_same(before: dict[str, Subscribed] | None, after: dict[str, Subscribed
 
 
 def _versions_of_changes(known: Member, told: dict[str, Subscribed]) -> dict[str, int]:
-    """By topic, the first version of the filter that a member tells of now, where it had another one before.
+    """By topic, the first version of the filter that a member tells of now, where it had another one before, or none.
 
     A filter has several versions, and a member need not tell all of them: RocketMQ's clients give it a new one whenever
     they share queues anew.
     """
     found: dict[str, int] = {}
+    if known.subscriptions is None:
+        return found
     for topic, subscribed in told.items():
-        before = (known.subscriptions or {}).get(topic)
-        if before is not None and not before.wants_same(subscribed):
+        before = known.subscriptions.get(topic)
+        if before is None or not before.wants_same(subscribed):
             found[topic] = subscribed.version
         elif topic in known.wants_since:  # no later than now: its clock may have gone back
             found[topic] = min(known.wants_since[topic], subscribed.version)

@@ -255,8 +255,8 @@ class Membership:
 
     def _tell_of_filters(self, group: ConsumerGroup, before: dict[str, Subscribed]) -> None:
         """Tell of topics of which a group wants something else than it wanted `before`."""
-        for topic, subscribed in group.subscriptions.items():
-            if topic in before and not subscribed.wants_same(before[topic]):
+        for topic, subscribed in group.subscriptions.items() if before else ():
+            if topic not in before or not subscribed.wants_same(before[topic]):
                 self.note_filter(topic)
 
     def _remove_producer(self, group: str, peer: Peer) -> None:

@@ -213,9 +213,9 @@ def test_a_reset_is_answered_once_and_the_old_offset_is_not_committed_over_it(tm
     with_broker(tmp_path / "store", work)
 
 
-async def beat(client: Client, expression: str, *, version: int) -> None:
+async def beat(client: Client, expression: str, *, version: int, topic: str = "orders") -> None:
     """Tell the broker what the group reads, as a Java consumer does."""
-    subscription = {"topic": "orders", "subString": expression, "subVersion": version, "expressionType": "TAG"}
+    subscription = {"topic": topic, "subString": expression, "subVersion": version, "expressionType": "TAG"}
     consumer = {
         "groupName": "billing", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription],
@@ -297,6 +297,25 @@ def test_a_pull_with_a_filter_of_its_own_comes_again_when_its_client_gave_that_u
             assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (5, 0, 6))
         assert bodies(await client.pull(offset=5, **own | {"subscription": "t1", "subVersion": "2000"})) == [b"b2"]
         assert bodies(await client.pull(**own | {"subVersion": "0"})) == [b"0", b"2", b"4"]  # of no subscription
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_pull_comes_again_when_its_topic_was_given_up_and_taken_up_otherwise(
+    tmp_path: Path,
+) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        await beat(client, "t0", version=1000)
+        waiting = make_request(11, pull_fields(offset=5) | WAITING | {"sysFlag": "2", "subVersion": "1000"})
+        client.tell(waiting)
+        await until(lambda: len(broker.polls) == 1)
+        await beat(client, "*", version=1500, topic="bills")
+        await beat(client, "t1", version=2000)
+        for answer in (await client.answer_to(waiting), await client.pull(offset=5, sysFlag="0", subVersion="1000")):
+            assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (5, 0, 5))
+        assert bodies(await client.pull(sysFlag="0", subVersion="2000")) == [b"1", b"3"]
 
     with_broker(tmp_path / "store", work)
 
