@@ -221,7 +221,11 @@ class Clients:
         **settings: Any,
     ) -> PushConsumer:
         """A push consumer of the topics in `subscribe`, with the tags that it wants of each, or (text, "SQL92")."""
-        settings = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "pollNameServerInterval": 1_000} | settings
+        settings = {
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "pollNameServerInterval": 1_000,
+            # A listener tells of a message before the client counts it as done, which one that is closed still does.
+            "awaitTerminationMillisWhenShutdown": 5_000,
+        } | settings  # fmt: skip
         more = {"subscribe": _wanted(subscribe), "listener": dict(listener or {})}
         return self._make(PushConsumer, "push", group, settings, **more)
 

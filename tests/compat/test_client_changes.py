@@ -108,12 +108,14 @@ def test_unit_mode(scene: Scene) -> None:
     assert scene.ask_admin("examineTopicConfig", scene.broker, f"%RETRY%{group}")["topicSysFlag"] == 2
 
 
-def test_another_subscription_while_it_runs(scene: Scene) -> None:
+@pytest.mark.parametrize("tells_filter", [False, True], ids=["of its group", "of its own"])
+def test_another_subscription_while_it_runs(scene: Scene, tells_filter: bool) -> None:
     """A pull that waits with the old filter passes over nothing that the new one wants."""
     if not scene.cluster.is_ember:
         pytest.skip("RocketMQ's broker may pass over it")
     topic, producer = scene.topic(1), scene.producer()
-    consumer = scene.push(scene.group(), {topic: "A"}, heartbeatBrokerInterval=500)
+    settings = {"heartbeatBrokerInterval": 500, "postSubscriptionWhenPull": tells_filter}
+    consumer = scene.push(scene.group(), {topic: "A"}, **settings)
     producer.send_ok(scene.message(topic, "a1", tags="A"), scene.message(topic, "b1", tags="B"))
     assert consumer.bodies(1) == ["a1"]
     consumer.call("subscribe", topic, "B")

@@ -16,8 +16,9 @@ from embermq.broker.settings import BrokerSettings
 from embermq.format.command import Command
 from embermq.model.codes import RequestCode
 from tests.crash.broker_machine import BrokerMachine
+from tests.crash.served_machine import ServedMachine
 from tests.unit.broker.brokers import until
-from tests.unit.broker.popping import TOPIC, PopClient, Popped, popped_of
+from tests.unit.broker.popping import TOPIC, ConnectedPopClient, PopClient, Popped, popped_of
 
 QUEUES = 2
 IN_ANY_ORDER, IN_ORDER = "any", "ordered"
@@ -49,13 +50,17 @@ class PopMachine(BrokerMachine):
         self.acked_late: set[tuple[str, bytes]] = set()  # these may come again, or not
 
     def opened(self) -> None:
-        self.clients = {group: PopClient(self.broker, group=group) for group in (IN_ANY_ORDER, IN_ORDER)}
+        self.sender = PopClient(self.broker)
+        self.clients = {group: self.make_client(group) for group in (IN_ANY_ORDER, IN_ORDER)}
+
+    def make_client(self, group: str) -> PopClient:
+        return PopClient(self.broker, group=group)
 
     @rule(count=st.integers(1, 8))
     def send(self, count: int) -> None:
         for _ in range(count):
             body = b"M%d" % len(self.sent)
-            answer = self.run(self.clients[IN_ANY_ORDER].send(TOPIC, body, queue=len(self.sent) % QUEUES))
+            answer = self.run(self.sender.send(TOPIC, body, queue=len(self.sent) % QUEUES))
             assert answer.code == 0, answer.remark
             self.sent.append(body)
 
@@ -173,7 +178,28 @@ class PopMachine(BrokerMachine):
             assert not missing, f"lost: {missing}"
 
 
+class EnginePopMachine(ServedMachine, PopMachine):
+    """The same where kernels take acks."""
+
+    def make_client(self, group: str) -> PopClient:
+        return ConnectedPopClient(self.broker, self.connect(), group=group)
+
+    @rule(most=st.integers(1, 32))
+    def pop_and_ack_together(self, most: int) -> None:
+        """Acks that come in one read, of a consumer that has just come."""
+        self.clients[IN_ANY_ORDER] = client = ConnectedPopClient(self.broker, self.connect(), group=IN_ANY_ORDER)
+        self._pop(IN_ANY_ORDER, most, 20_000)
+        keys = sorted(key for key in self.held if key[0] == IN_ANY_ORDER)
+        assert self.broker._fast is not None
+        before = self.broker._fast.acks.taken
+        answers = self.run(client.ack_together([self.held[key].message for key in keys]))
+        for key, answer in zip(keys, answers, strict=True):
+            self._note_ack(key, answer)
+        assert not keys or self.broker._fast.acks.taken > before, "kernels took none of the acks"
+
+
+SETTINGS = settings(max_examples=10, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 TestPopModel = PopMachine.TestCase
-TestPopModel.settings = settings(
-    max_examples=10, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestPopModel.settings = SETTINGS
+TestEnginePopModel = EnginePopMachine.TestCase
+TestEnginePopModel.settings = SETTINGS

@@ -17,14 +17,10 @@ from hypothesis.stateful import invariant, precondition, rule
 from embermq.broker.settings import BrokerSettings
 from embermq.broker.stages import ENGINE
 from embermq.format.command import Command, make_request
-from embermq.format.frame import FrameLimits
-from embermq.kernels import loading
 from embermq.model.codes import RequestCode
-from embermq.model.message import Host
-from embermq.net.server import Server, bind, host_of
 from tests.builders import SMALL_SIZES
 from tests.crash.broker_machine import BrokerMachine
-from tests.unit.broker.both_ways import Caller
+from tests.crash.served_machine import ServedMachine
 from tests.unit.broker.transacting import (
     COMMIT,
     ROLL_BACK,
@@ -216,25 +212,15 @@ class TransactionMachine(BrokerMachine):
         assert self.broker.transactions.counts.items() == []
 
 
-class EngineTransactionMachine(TransactionMachine):
+class EngineTransactionMachine(ServedMachine, TransactionMachine):
     """The same where kernels take half messages, and find ends of transactions among them."""
 
     def opened(self) -> None:
         self.sent_before = len(self.known)
-        self.run(self._serve())
         super().opened()
 
-    async def _serve(self) -> None:
-        loading.load()
-        self.server = Server(self.broker.router.receive, on_close=self.broker.connection_closed)
-        listener = bind(Host("127.0.0.1", 0))
-        self.host = host_of(listener)
-        self.server.start(listener)
-        fast = self.broker.make_fast(self.server.received, FrameLimits())
-        self.server.use(fast.take, fast)
-
     def make_producer(self) -> TransactionProducer:
-        return ConnectedProducer(self.broker, self.run(Caller.connect(self.host)))
+        return ConnectedProducer(self.broker, self.connect())
 
     @precondition(lambda self: len(self.known) > self.sent_before)
     @rule(count=st.integers(2, 12), data=st.data())
@@ -270,15 +256,7 @@ class EngineTransactionMachine(TransactionMachine):
     def close(self) -> None:
         if len(self.known) > self.sent_before + 3:
             assert self.broker.stages[ENGINE].store.messages > 0, "kernels took none of the half messages"
-        self.run(self._stop_serving())
         super().close()
-
-    async def _stop_serving(self) -> None:
-        assert isinstance(self.producer, ConnectedProducer)
-        await self.producer.close()
-        self.server.stop_accepting()
-        self.server.stop_reading()
-        await self.server.stop()
 
 
 SETTINGS = settings(max_examples=25, stateful_step_count=25, deadline=None)

@@ -6,12 +6,16 @@ newest that any member told: a member that wants something else than the others 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from embermq.format.heartbeat_body import BROADCASTING, CLUSTERING, FROM_LAST, PUSH, Consumes
 from embermq.model.subscription import Subscribed
 from embermq.rpc.peer import Peer
+
+_NOTHING: Final[Mapping[str, Subscribed]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -74,10 +78,10 @@ class ConsumerGroup:
         self.consume_type = consumes.consume_type
         self.message_model = consumes.message_model
         self.consume_from = consumes.consume_from
-        known = self.members.get(client.peer)
+        is_known = client.peer in self.members
+        known = self.members.get(client.peer) or self.find_member(client.client_id)  # at the connection that it had
         before = known.subscriptions if known else None
         if omits_subscriptions:
-            before = before if before is not None else self._subscriptions_of(client.client_id)
             told = before
         else:
             told = {subscribed.topic: subscribed for subscribed in consumes.subscriptions}
@@ -85,8 +89,8 @@ class ConsumerGroup:
         self.members[client.peer] = Member(
             client.peer, client.client_id, client.language, client.version, client.seen, told, wants_since
         )
-        is_new, is_gone = self._merge(told or {}), self._drop_unwanted(told or {})
-        return is_new or is_gone or known is None, known is None or not _want_same(before, told)
+        is_new, is_gone = self._merge(told or {}, own=before or {}), self._drop_unwanted(told or {})
+        return is_new or is_gone or not is_known, not is_known or not _want_same(before, told)
 
     def remove(self, peer: Peer) -> Member | None:
         """Forget a connection; returns who it was."""
@@ -103,17 +107,16 @@ class ConsumerGroup:
         topics = sorted({topic for member in members for topic in member.subscriptions or ()})
         return [conflict for topic in topics if (conflict := _find_conflict(topic, members)) is not None]
 
-    def _subscriptions_of(self, client_id: str) -> dict[str, Subscribed] | None:
-        """What a client told at a connection that it had before."""
-        member = self.find_member(client_id)
-        return member.subscriptions if member else None
+    def _merge(self, told: dict[str, Subscribed], *, own: Mapping[str, Subscribed] = _NOTHING) -> bool:
+        """Take what is newer, or replaces the member's own; tells whether the group has a topic that it did not have.
 
-    def _merge(self, told: dict[str, Subscribed]) -> bool:
-        """Take what is newer; tells whether the group has a topic that it did not have."""
+        A version is the time by a client's clock, which may stand still or go back between two filters of one member.
+        """
         is_new = False
         for topic, subscribed in told.items():
             found = self.subscriptions.get(topic)
-            if found is None or subscribed.version > found.version:
+            is_own = found == own.get(topic) and found != subscribed
+            if found is None or is_own or subscribed.version > found.version:
                 is_new |= found is None
                 self.subscriptions[topic] = subscribed
         return is_new
@@ -136,18 +139,20 @@ def _want_same(before: dict[str, Subscribed] | None, after: dict[str, Subscribed
 
 
 def _versions_of_changes(known: Member, told: dict[str, Subscribed]) -> dict[str, int]:
-    """By topic, the first version of the filter that a member tells of now, where it had another one before.
+    """By topic, the first version of the filter that a member tells of now, where it had another one before, or none.
 
     A filter has several versions, and a member need not tell all of them: RocketMQ's clients give it a new one whenever
     they share queues anew.
     """
     found: dict[str, int] = {}
+    if known.subscriptions is None:
+        return found
     for topic, subscribed in told.items():
-        before = (known.subscriptions or {}).get(topic)
-        if before is not None and not before.wants_same(subscribed) and before.version < subscribed.version:
+        before = known.subscriptions.get(topic)
+        if before is None or not before.wants_same(subscribed):
             found[topic] = subscribed.version
-        elif topic in known.wants_since:
-            found[topic] = known.wants_since[topic]
+        elif topic in known.wants_since:  # no later than now: its clock may have gone back
+            found[topic] = min(known.wants_since[topic], subscribed.version)
     return found
 
 

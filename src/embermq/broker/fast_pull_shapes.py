@@ -57,7 +57,7 @@ class PullShape:
         self.codes = WantedCodes(pull.wanted.codes)
         self.scan = max(self.limit, LARGEST_SCAN // QUEUE_ENTRY_SIZE) if self.codes.count else self.limit
         self.form, self.request, self.answer = form, request, answer
-        # The group's own subscription, where the pull does not tell one; and what else it must still be the same for.
+        # The members of the group and what they subscribed to, which the shape holds for.
         self.members: ConsumerGroup | None = known.members
         self.subscribed: Subscribed | None = known.subscribed
         self.message_model = known.members.message_model if known.members is not None else ""

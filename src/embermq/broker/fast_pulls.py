@@ -205,13 +205,10 @@ class FastPulls(ShapeTaker[Puller, _Reader]):
         if queue.file_of(shape.begin) is not shape.file:
             return False
         members = shape.members
-        if members is None:
-            return True
-        membership = self._tables.membership
-        return (
-            membership.consumer(shape.group) is members
-            and members.message_model == shape.message_model
-            and members.subscriptions.get(shape.topic) is shape.subscribed
+        if self._tables.membership.consumer(shape.group) is not members:
+            return False
+        return members is None or (
+            members.message_model == shape.message_model and members.subscriptions.get(shape.topic) is shape.subscribed
         )
 
     def _move(self, reader: _Reader) -> bool:

@@ -195,9 +195,7 @@ class Membership:
             self._notify(group)
         if is_wish_changed:
             self._report_conflicts(group)
-            for topic, subscribed in group.subscriptions.items():
-                if topic in before and not subscribed.wants_same(before[topic]):
-                    self.note_filter(topic)
+            self._tell_of_filters(group, before)
         return not is_known or group.members[client.peer].subscriptions is None
 
     def _admit(self, name: str, client: Client) -> GroupConfig | None:
@@ -240,6 +238,7 @@ class Membership:
 
     def _remove_member(self, name: str, peer: Peer, *, reason: str) -> None:
         group = self._consumers.get(name)
+        before = dict(group.subscriptions) if group else {}
         member = group.remove(peer) if group else None
         if group is None or member is None:
             return
@@ -252,6 +251,13 @@ class Membership:
             return
         self._notify(group)
         self._report_conflicts(group)
+        self._tell_of_filters(group, before)
+
+    def _tell_of_filters(self, group: ConsumerGroup, before: dict[str, Subscribed]) -> None:
+        """Tell of topics of which a group wants something else than it wanted `before`."""
+        for topic, subscribed in group.subscriptions.items() if before else ():
+            if topic not in before or not subscribed.wants_same(before[topic]):
+                self.note_filter(topic)
 
     def _remove_producer(self, group: str, peer: Peer) -> None:
         clients = self._producers.get(group, {})

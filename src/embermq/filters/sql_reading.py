@@ -97,9 +97,11 @@ def _feed(course: InteractiveParser) -> Node:
     return node
 
 
-def _unexpected(text: str, at: int, accepted: Iterable[str]) -> IllegalFilter:
+def _unexpected(text: str, at: int, accepted: set[str]) -> IllegalFilter:
     if at == len(text):
         return _refusal(text, at, f"the text ends here, expected {_one_of(accepted)}")
+    if text[at] == "'" and "TEXT" in accepted:
+        return _refusal(text, at, "the text that begins here has no end, expected another single quote")
     hints = [hint for word, hint in _HINTS.items() if text.upper().startswith(word, at)]
     return _refusal(text, at, "; ".join([f"found {_word_at(text, at)}, expected {_one_of(accepted)}", *hints]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -137,6 +137,11 @@ class Caller:
                 if answer.is_answer:  # not something that the broker tells us
                     assert answer.opaque == self._opaque
                     return answer
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(OSError):
+            await self.writer.wait_closed()
 
 
 def opaque_of(frame: Frame) -> int:

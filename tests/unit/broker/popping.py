@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from embermq.broker.broker import Broker
-from embermq.format.command import Command
+from embermq.format.command import Command, decode_command, encode_command
 from embermq.format.record import Record, decode_record
 from embermq.model.codes import RequestCode
 from embermq.model.pop import retry_topic_of
 from embermq.model.properties import POP_CK
+from tests.unit.broker.both_ways import Caller
 from tests.unit.broker.brokers import Client
 
 TOPIC, GROUP = "orders", "billing"
@@ -68,6 +69,27 @@ class PopClient(Client):
 
     def ack_fields(self, message: Popped, **changes: object) -> dict[str, str]:
         return ack_fields(message, self.group, **changes)
+
+
+class ConnectedPopClient(PopClient):
+    """The same with a connection of its own, so that kernels see what it sends."""
+
+    def __init__(self, broker: Broker, caller: Caller, *, group: str) -> None:
+        super().__init__(broker, group=group)
+        self._caller = caller
+
+    async def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
+        return await self._caller.ask(code, fields or {}, body)
+
+    async def ack_together(self, messages: Sequence[Popped]) -> list[Command]:
+        """Acks that are sent at once, and their answers."""
+        acks = [
+            Command(RequestCode.ACK_MESSAGE, self.ack_fields(message), b"", number)
+            for number, message in enumerate(messages)
+        ]
+        self._caller.writer.write(b"".join(map(encode_command, acks)))
+        answers = [decode_command(frame) for frame in await self._caller.answers(len(acks))]
+        return sorted(answers, key=lambda answer: answer.opaque)
 
 
 def pop_fields(topic: str, group: str, /, **changes: object) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,27 @@ def test_of_each_key_the_newest_stays(tmp_path: Path) -> None:
         assert await read_all(client, offset=196) == [(number, str(number)) for number in range(196, 200)]
 
     with_broker(tmp_path / "store", work, settings=SETTINGS)
+
+
+def test_a_compaction_reads_and_writes_no_faster_than_it_may(tmp_path: Path) -> None:
+    rate = 100_000  # bytes a second
+
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        broker.topics.save(TOPIC)
+        await fill(client, 0, 200)
+        assert len(await read_all(client)) == 200
+        assert broker.compaction is not None
+        began = time.monotonic()
+        await broker.compaction.compact()
+        seconds = time.monotonic() - began
+        compacted = broker.compaction.compacted
+        records = compacted.dropped + 2 * compacted.kept  # those that are kept are read and written
+        size = broker.store.state().log_written / 200
+        assert compacted.dropped > 100
+        assert seconds >= records * size / rate * 0.8
+
+    with_broker(tmp_path / "store", work, settings=replace(SETTINGS, compaction_bytes_per_s=rate))
 
 
 def test_what_was_kept_survives_a_restart_and_grows_on(tmp_path: Path) -> None:

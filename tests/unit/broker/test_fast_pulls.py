@@ -38,6 +38,13 @@ class Client(Caller):
         return await self.ask(RequestCode.PULL_MESSAGE, pull_fields(offset=offset, **fields))
 
 
+async def subscribe(client: Client, expression: str, version: int) -> None:
+    """A heartbeat of the group's one member."""
+    subscribed = Subscribed("orders", expression, tags=(), codes=(), version=version)
+    beat = Heartbeat("client-1", consumers=(Consumes("billing", subscriptions=(subscribed,)),))
+    assert (await client.ask(RequestCode.HEART_BEAT, {}, encode_heartbeat(beat))).code == ResponseCode.SUCCESS
+
+
 async def fill(client: Client, *, topic: str = "orders", count: int = MESSAGES, seed: int = 1) -> None:
     """Messages in some queues, mostly several of one queue in a row."""
     random, queue, requests = Random(seed), 0, []
@@ -285,21 +292,37 @@ def test_files_that_are_deleted_are_not_read_and_not_kept(tmp_path: Path) -> Non
 
 def test_the_subscription_of_the_group_counts_where_a_pull_has_none(tmp_path: Path) -> None:
     async def work(broker: Broker, client: Client) -> None:
-        async def subscribe(expression: str, version: int) -> None:
-            subscribed = Subscribed("orders", expression, tags=(), codes=(), version=version)
-            beat = Heartbeat("client-1", consumers=(Consumes("billing", subscriptions=(subscribed,)),))
-            assert (await client.ask(RequestCode.HEART_BEAT, {}, encode_heartbeat(beat))).code == ResponseCode.SUCCESS
-
         async def found(count: int) -> set[bytes]:
             return {(await client.pull(0, sysFlag="0", subscription="")).data for _ in range(count)}
 
-        await subscribe("*", 1)
+        await subscribe(client, "*", 1)
         before = taken(broker)
         everything = await found(4)
-        await subscribe("a", 2)
+        await subscribe(client, "a", 2)
         some = await found(4)
         assert taken(broker) >= before + 4
         assert len(everything) == len(some) == 1 and everything != some
+
+    with_filled(tmp_path, work)
+
+
+def test_a_pull_with_a_filter_that_its_client_gave_up_comes_again(tmp_path: Path) -> None:
+    async def work(broker: Broker, client: Client) -> None:
+        async def codes(count: int, **fields: str) -> set[int]:
+            return {(await client.pull(0, **fields)).code for _ in range(count)}
+
+        before = taken(broker)
+        old, new = {"subscription": "a", "subVersion": "1"}, {"subscription": "c", "subVersion": "2"}
+        assert await codes(4, **old) == {ResponseCode.SUCCESS}  # of nobody who is known
+        assert taken(broker) > before
+        await subscribe(client, "a", 1)
+        assert await codes(4, **old) == {ResponseCode.SUCCESS}
+        await subscribe(client, "c", 2)
+        before = taken(broker)
+        assert await codes(4, **old) == {ResponseCode.PULL_RETRY_IMMEDIATELY}
+        assert taken(broker) == before
+        assert await codes(4, **new) == {ResponseCode.SUCCESS}
+        assert taken(broker) > before
 
     with_filled(tmp_path, work)
 

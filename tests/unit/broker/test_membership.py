@@ -210,6 +210,20 @@ def test_what_only_one_member_wanted_goes_with_it(consuming: Consuming) -> None:
     assert consuming.membership.find_subscription("g", "bills") is None
 
 
+def test_pulls_of_a_group_are_looked_at_again_when_it_wants_something_else(consuming: Consuming) -> None:
+    told: list[str] = []
+    consuming.membership.note_filter = told.append
+    consuming.join("g", "one", {"orders": "old"}, version=4)
+    assert told == []
+    two = consuming.join("g", "two", {"orders": "new"}, version=5)
+    consuming.join("g", "three", {"orders": "new"}, version=6)
+    assert told == ["orders"]
+    consuming.membership.forget(two)
+    assert told == ["orders"]
+    consuming.membership.forget(consuming.join("g", "four", {"orders": "old"}, version=7))
+    assert told == ["orders"] * 3
+
+
 def test_members_that_disagree_are_reported_once_and_again_when_it_changes(
     consuming: Consuming, caplog: pytest.LogCaptureFixture
 ) -> None:

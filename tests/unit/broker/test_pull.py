@@ -213,9 +213,9 @@ def test_a_reset_is_answered_once_and_the_old_offset_is_not_committed_over_it(tm
     with_broker(tmp_path / "store", work)
 
 
-async def beat(client: Client, expression: str, *, version: int) -> None:
+async def beat(client: Client, expression: str, *, version: int, topic: str = "orders") -> None:
     """Tell the broker what the group reads, as a Java consumer does."""
-    subscription = {"topic": "orders", "subString": expression, "subVersion": version, "expressionType": "TAG"}
+    subscription = {"topic": topic, "subString": expression, "subVersion": version, "expressionType": "TAG"}
     consumer = {
         "groupName": "billing", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription],
@@ -276,5 +276,75 @@ def test_a_pull_that_its_own_clients_heartbeat_has_overtaken_comes_again(tmp_pat
         for version in ("2000", "0"):  # some clients tell none
             assert bodies(await client.pull(sysFlag="0", subVersion=version)) == [b"1", b"3"]
         assert bodies(await other.pull(sysFlag="0", subVersion="1500")) == [b"1", b"3"]
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_pull_with_a_filter_of_its_own_comes_again_when_its_client_gave_that_up(tmp_path: Path) -> None:
+    """What came in between, and only the new filter wants, would be passed over."""
+    own = {"sysFlag": "6", "subscription": "t0", "subVersion": "1000", "suspendTimeoutMillis": "5000"}
+
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        await beat(client, "t0", version=1000)
+        waiting = make_request(11, pull_fields(offset=5) | own)
+        client.tell(waiting)
+        await until(lambda: len(broker.polls) == 1)
+        await client.send(body=b"b2", TAGS="t1", UNIQ_KEY="b2")
+        await beat(client, "t1", version=2000)
+        for answer in (await client.answer_to(waiting), await client.pull(offset=5, **own)):
+            assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (5, 0, 6))
+        assert bodies(await client.pull(offset=5, **own | {"subscription": "t1", "subVersion": "2000"})) == [b"b2"]
+        assert bodies(await client.pull(**own | {"subVersion": "0"})) == [b"0", b"2", b"4"]  # of no subscription
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_pull_comes_again_when_its_topic_was_given_up_and_taken_up_otherwise(
+    tmp_path: Path,
+) -> None:
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        await beat(client, "t0", version=1000)
+        waiting = make_request(11, pull_fields(offset=5) | WAITING | {"sysFlag": "2", "subVersion": "1000"})
+        client.tell(waiting)
+        await until(lambda: len(broker.polls) == 1)
+        await beat(client, "*", version=1500, topic="bills")
+        await beat(client, "t1", version=2000)
+        for answer in (await client.answer_to(waiting), await client.pull(offset=5, sysFlag="0", subVersion="1000")):
+            assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (5, 0, 5))
+        assert bodies(await client.pull(sysFlag="0", subVersion="2000")) == [b"1", b"3"]
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_client_whose_clock_went_back_gets_what_it_wants_now(tmp_path: Path) -> None:
+    """The versions of its filters are times."""
+
+    async def work(broker: Broker) -> None:
+        client = Client(broker)
+        await fill(client)
+        await beat(client, "t0", version=1000)
+        await beat(client, "t1", version=2000)
+        await beat(client, "t1", version=500)
+        assert bodies(await client.pull(sysFlag="0", subVersion="500")) == [b"1", b"3"]
+        for expression, expected in (("t0", [b"0", b"2", b"4"]), ("t1", [b"1", b"3"])):
+            await beat(client, expression, version=400)
+            assert bodies(await client.pull(sysFlag="0", subVersion="400")) == expected
+
+    with_broker(tmp_path / "store", work)
+
+
+def test_a_client_that_comes_back_with_another_filter_is_not_answered_by_the_old_one(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        client, again = Client(broker), Client(broker)
+        await fill(client)
+        await beat(client, "t0", version=1000)
+        await beat(again, "t1", version=2000)
+        answer = await again.pull(sysFlag="0", subVersion="1000")
+        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert bodies(await again.pull(sysFlag="0", subVersion="2000")) == [b"1", b"3"]
 
     with_broker(tmp_path / "store", work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 from embermq.broker.broker import Broker
@@ -121,9 +120,7 @@ class ConnectedProducer(TransactionProducer):
         await self.listen()
 
     async def close(self) -> None:
-        self._caller.writer.close()
-        with contextlib.suppress(OSError):
-            await self._caller.writer.wait_closed()
+        await self._caller.close()
 
     async def go(self) -> None:
         await self.close()

@@ -22,6 +22,8 @@ def refusal(text: str) -> IllegalFilter:
     ("text", "at", "words"),
     [
         ("a > > 5", 4, ["column 5", "found >", "a property", "a number", "NOT"]),
+        ("a = 'x", 4, ["column 5", "has no end", "another single quote"]),
+        ("a 'x'", 2, ["column 3", "found 'x'", "AND"]),
         ("a = 5 b", 6, ["column 7", "found b", "AND", "OR", "the end"]),
         ("(a = 5", 6, ["column 7", "the text ends here", "expected )"]),
         ("a\n  = = 5", 6, ["line 2, column 5", "found =", "equal is written once"]),

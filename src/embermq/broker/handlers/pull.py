@@ -65,7 +65,8 @@ class Pull(NamedTuple):
 class KnownPull(NamedTuple):
     """What was found out about an allowed pull, as long as `settings`, topic and group are still these.
 
-    With `members`, its filter is what they subscribed to, and holds as long as that does.
+    Kernels take its like as long as its group's `members` are there, or nobody is, and read what they `subscribed` to:
+    that may be its filter, and a pull with one of its own that its client gave up must come again.
     """
 
     settings: BrokerSettings
@@ -231,9 +232,7 @@ class PullHandlers:
 
     def _is_overtaken(self, peer: Peer, request: Command, pull: Pull) -> bool:
         """Whether the client told of another filter after it had asked, and before its request came here."""
-        members = (
-            None if pull.numbers.sys_flag & HAS_SUBSCRIPTION else self._tables.membership.consumer(pull.group.name)
-        )
+        members = self._tables.membership.consumer(pull.group.name)
         member = members.members.get(peer) if members is not None else None
         if member is None or not member.wants_since:
             return False
@@ -283,13 +282,12 @@ class PullHandlers:
         known = self._known.get(shape) if shape is not None else None
         if known is None or not self.is_valid(known):
             return None
-        topic, group, numbers, _ = known.pull
-        if numbers.sys_flag & HAS_SUBSCRIPTION:
-            return known if isinstance(known.pull.wanted, TagFilter) else None
-        try:
-            wanted = self._filter(request, group, topic, numbers.sys_flag)
-        except EmberError:  # the ordinary answer says what it is
-            return None
+        topic, group, numbers, wanted = known.pull
+        if not numbers.sys_flag & HAS_SUBSCRIPTION:
+            try:
+                wanted = self._filter(request, group, topic, numbers.sys_flag)
+            except EmberError:  # the ordinary answer says what it is
+                return None
         if isinstance(wanted, SqlWanted) or self._is_overtaken(peer, request, known.pull):
             return None
         membership = self._tables.membership

@@ -206,9 +206,15 @@ class TransactionHandlers:
             )
         group = read_text(fields, "producerGroup")
         if half.group != group:
-            raise TransactionNotFound(f"the half message at position {position} is of producer group {half.group!r}")
+            raise TransactionNotFound(
+                f"the half message at position {position} is of producer group {half.group!r}, not {group!r}; "
+                "its own producers end it"
+            )
         if half.record.offset != offset:
-            raise TransactionNotFound(f"the half message at position {position} has offset {half.record.offset}")
+            raise TransactionNotFound(
+                f"the half message at position {position} has offset {half.record.offset}, not {offset}; "
+                "send tranStateTableOffset as the answer to the message told it (queueOffset)"
+            )
         self._check_time(half, is_asked=bool(find_boolean(fields, "fromTransactionCheck")))
         return half
 
