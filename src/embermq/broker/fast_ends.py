@@ -37,23 +37,27 @@ class FastEnds:
             return 0
         data = received[begin:end].tobytes()
         at, requests = 0, []
-        while (size := self._frame_size(data, at)) > 0:
-            header = at + _HEAD_SIZE + int.from_bytes(data[at + 5 : at + _HEAD_SIZE])
+        while (frame := self._find_frame(data, at)) is not None:
+            header_end, frame_end = frame
             try:
-                requests.append(decode_command((JSON_FORM, data[at + _HEAD_SIZE : header], data[header : at + size])))
+                requests.append(
+                    decode_command((JSON_FORM, data[at + _HEAD_SIZE : header_end], data[header_end:frame_end]))
+                )
             except BadFrame:
                 break  # ordinary code says so
-            at += size
+            at = frame_end
         if requests:
             self._receive(peer, requests)
         return at
 
-    def _frame_size(self, data: bytes, at: int) -> int:
-        """The size of the END_TRANSACTION frame there; 0 if it is none, or not whole, or not as it should be."""
-        if len(data) - at < _LEAST or data[at + 4] != JSON_FORM or not data.startswith(_END, at + _HEAD_SIZE):
-            return 0
-        size, header = int.from_bytes(data[at : at + 4]), int.from_bytes(data[at + 5 : at + _HEAD_SIZE])
+    def _find_frame(self, data: bytes, at: int) -> tuple[int, int] | None:
+        """Where header and frame of an END_TRANSACTION end; None if none is there, not whole, or not as it should be."""
+        if len(data) - at < _LEAST or not data.startswith(_END, at + _HEAD_SIZE):
+            return None
+        size, header = FRAME_HEAD.unpack_from(data, at)
         frame_size, header_size = self._limits
-        if header > min(size - _SIZE_SIZE, header_size) or size > frame_size - _SIZE_SIZE:
-            return 0
-        return size + _SIZE_SIZE if size + _SIZE_SIZE <= len(data) - at else 0
+        # The number of another form than JSON's makes a header that is too large.
+        if not 0 <= header <= min(size - _SIZE_SIZE, header_size) or size > frame_size - _SIZE_SIZE:
+            return None
+        end = at + _SIZE_SIZE + size
+        return (at + _HEAD_SIZE + header, end) if end <= len(data) else None

@@ -106,26 +106,41 @@ class TransactionHandlers:
     def receive(self, peer: Peer, requests: Sequence[Command]) -> None:
         """Take the ends of one read; each is answered when it is safe."""
         began = asyncio.get_running_loop().time()
-        for request in requests:
-            self._receive(peer, request, began)
+        found = [end for request in requests if (end := self._find_end(peer, request, began)) is not None]
+        self._end(peer, found)
 
-    def _receive(self, peer: Peer, request: Command, began: float) -> None:
-        loop = asyncio.get_running_loop()
+    def _find_end(self, peer: Peer, request: Command, began: float) -> _End | None:
+        """What an end does; None where nothing is left to do, or not yet."""
         try:
             end = self._find_sent(peer, request, began) or self._parse(peer, request, began)
         except Exception as error:
-            if self._is_on_its_way(request) and loop.time() - began < LONGEST_WAIT_S:
-                loop.call_later(AGAIN_S, self._receive, peer, request, began)
-            else:
-                self._refuse(peer, request, error)
-            return
+            self._try_again_or_refuse(peer, request, began, error)
+            return None
         if end is None:
-            self._answer(peer, request, 0.0)
+            self._observe(request.code, ResponseCode.SUCCESS, 0.0)
+            self._answer(peer, request)
+        return end
+
+    def _try_again_or_refuse(self, peer: Peer, request: Command, began: float, error: Exception) -> None:
+        loop = asyncio.get_running_loop()
+        if self._is_on_its_way(request) and loop.time() - began < LONGEST_WAIT_S:
+            loop.call_later(AGAIN_S, self._take_again, peer, request, began)
+        else:
+            self._refuse(peer, request, error)
+
+    def _take_again(self, peer: Peer, request: Command, began: float) -> None:
+        end = self._find_end(peer, request, began)
+        if end is not None:
+            self._end(peer, [end])
+
+    def _end(self, peer: Peer, ends: Sequence[_End]) -> None:
+        """Have these done with the others of this turn."""
+        if not ends:
             return
         if not self._turn:
-            loop.call_soon(self._put_turn)
-        peer.owe(1)
-        self._turn.append(end)
+            asyncio.get_running_loop().call_soon(self._put_turn)
+        peer.owe(len(ends))
+        self._turn += ends
 
     def _is_on_its_way(self, request: Command) -> bool:
         """Whether a half message is in a write buffer, and cannot be read before it is in the log's file."""
@@ -273,14 +288,19 @@ class TransactionHandlers:
                 self._put([end])
 
     def _settle(self, turn: Sequence[_End], submitted: Submitted) -> None:
-        now = asyncio.get_running_loop().time()
+        reads: dict[tuple[Peer, int, float], int] = {}
         for end in turn:
             if end.half is None:
                 self._halves.forget_sent(end.taken.offset)
             else:
                 self._halves.forget(end.half, end.taken.offset)
-            end.peer.settle(1)
-            self._answer(end.peer, end.request, now - end.began)
+            self._answer(end.peer, end.request)
+            read = end.peer, end.request.code, end.began
+            reads[read] = reads.get(read, 0) + 1
+        now = asyncio.get_running_loop().time()
+        for (peer, code, began), count in reads.items():
+            peer.settle(count)
+            self._observe(code, ResponseCode.SUCCESS, now - began, count)
         self._count(turn, submitted)
 
     def _count(self, turn: Sequence[_End], submitted: Submitted) -> None:
@@ -296,8 +316,7 @@ class TransactionHandlers:
         for place, count in Counter(places).items():
             self._statistics.count_put(*place, count, sizes[place])
 
-    def _answer(self, peer: Peer, request: Command, seconds: float) -> None:
-        self._observe(request.code, ResponseCode.SUCCESS, seconds)
+    def _answer(self, peer: Peer, request: Command) -> None:
         if not request.is_oneway:
             peer.send(make_answer(request))
 
