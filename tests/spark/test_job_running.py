@@ -100,7 +100,7 @@ def test_ctrl_c_waits_for_a_session_that_is_being_made(spark: SparkSession, monk
     assert signal.getsignal(signal.SIGINT) == before
 
 
-@pytest.mark.parametrize("scheme", ["spark", "sc"])
+@pytest.mark.parametrize("scheme", ["spark", "sc", "k8s", "k8s://https"])
 def test_a_master_that_cannot_be_reached_is_told_at_once(scheme: str, spark_environment: None) -> None:
     with pytest.raises(MasterUnreachable, match="start it"), open_runner(f"{scheme}://{free_address()}"):
         pass
@@ -108,4 +108,20 @@ def test_a_master_that_cannot_be_reached_is_told_at_once(scheme: str, spark_envi
 
 def test_what_is_no_address_is_told_at_once(spark_environment: None) -> None:
     with pytest.raises(SettingsError, match="no host and port"), open_runner("spark://nowhere"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [("bogus", "no Spark master"), ("local:2", "no Spark master"), ("yarn", "needs HADOOP_CONF_DIR or YARN_CONF_DIR")],
+)
+def test_what_is_no_master_is_told_without_a_jvm(
+    master: str, said: str, spark_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from embermq_spark.jobs import running
+
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(running, "session", pytest.fail)
+    with pytest.raises(SettingsError, match=said), open_runner(master):
         pass

@@ -4,7 +4,8 @@ JobError
 ├── ArchiveMissing    no archive is there
 ├── ArchiveDamaged    what an archive says of itself makes no sense
 ├── ArchiveMismatch   it was made from another store, or of other topics
-└── ArchiveBusy       somebody else changed it meanwhile
+├── ArchiveBusy       somebody else changed it meanwhile
+└── TopicAbsent       there are no messages of a topic to send again
 """
 
 from __future__ import annotations
@@ -45,3 +46,12 @@ class ArchiveBusy(JobError):
             f"({reason})"
         )
         self.place = place
+
+
+class TopicAbsent(JobError):
+    """No message of a topic is in what is to be sent again."""
+
+    def __init__(self, topic: str, nearest: str | None = None) -> None:
+        hint = f"; the nearest name is {nearest!r}" if nearest else ""
+        super().__init__(f"no messages of topic {topic!r} are there to be sent again{hint}")
+        self.topic = topic

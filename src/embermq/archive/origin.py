@@ -5,6 +5,7 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
+import shlex
 import zlib
 from dataclasses import replace
 
@@ -19,7 +20,11 @@ from embermq.scan.survey import Survey
 def check_wanted(found: Origin, asked: Origin, place: str) -> None:
     """Raise ArchiveMismatch unless an archive is of this broker and these topics; nothing asked: whatever it holds."""
     if found.broker != asked.broker:
-        raise ArchiveMismatch(place, f"it is of broker {found.broker!r}, the store of {asked.broker!r}")
+        raise ArchiveMismatch(
+            place,
+            f"it is of broker {found.broker!r}, the store of {asked.broker!r}; if it is the same store, renamed or "
+            f"moved, say --broker-name {shlex.quote(found.broker)}",
+        )
     if asked.describe() == Origin("", "").describe():
         return
     if replace(asked, archive=found.archive) != found:

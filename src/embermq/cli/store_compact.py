@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from embermq.cli.connect import add_safety
+from embermq.cli.connect import add_safety, parse_directory
 from embermq.cli.job_options import add_job_options, open_job, read_config
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="this topic; once for each. Without it, all that are compacted",
     )
     parser.add_argument(
-        "--out", metavar="DIR", help="a new directory for the result; without it, it takes the place of what DIR has"
+        "--out",
+        metavar="DIR",
+        type=parse_directory,
+        help="a new directory for the result; without it, it takes the place of what DIR has",
     )
     parser.add_argument(
         "--config",

@@ -39,6 +39,9 @@ _LOOK_EVERY_S: Final = 0.2
 _FAR_WORKERS: Final = 16  # where nobody tells how many there are
 _CONNECT_TIMEOUT_S: Final = 5.0
 _ADDRESSED: Final = re.compile(r"(?:spark|sc)://([^/;]+)")  # masters that are tried before a JVM is started
+_KUBERNETES: Final = re.compile(r"k8s://(?:(https?)://)?([^/]+)")  # likewise
+_OTHERS: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn")
+_HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 _LOGGING: Final = Path(__file__).parents[1] / "log4j2.properties"  # as somebody reads it who waits for a table
 
@@ -136,11 +139,8 @@ def _holding_interrupts(pressed: list[int]) -> Iterator[None]:
 
 def _check_reachable(master: str) -> None:
     """Try the addresses that a master names: Spark itself would try for minutes."""
-    found = _ADDRESSED.match(master)
-    if found is None:
-        return
     causes = []
-    for address in found[1].split(","):
+    for address in _addresses_of(master):
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             raise SettingsError(f"master {master!r}: {address!r} is no host and port")
@@ -150,7 +150,24 @@ def _check_reachable(master: str) -> None:
             causes.append(f"{address}: {error}")
         else:
             return
-    raise MasterUnreachable(master, "; ".join(causes))
+    if causes:
+        raise MasterUnreachable(master, "; ".join(causes))
+
+
+def _addresses_of(master: str) -> list[str]:
+    """The addresses that a master names. Raises SettingsError for what is none, instead of Spark's pages about it."""
+    if found := _ADDRESSED.match(master):
+        return found[1].split(",")
+    if found := _KUBERNETES.match(master):
+        return [found[2] if ":" in found[2] else f"{found[2]}:{80 if found[1] == 'http' else 443}"]
+    if not _OTHERS.fullmatch(master):
+        kinds = "local[*], spark://HOST:PORT, yarn, k8s://HOST:PORT or sc://HOST:PORT"
+        raise SettingsError(f"{master!r} is no Spark master; {kinds} is one")
+    if master == "yarn" and not any(map(os.environ.get, _HADOOP)):
+        raise SettingsError(
+            f"master 'yarn' needs {' or '.join(_HADOOP)} in the environment: where Hadoop's settings are"
+        )
+    return []
 
 
 def call_apart(spark: SparkSession, work: Callable[[], T], look: Callable[[], None] = lambda: None) -> T:

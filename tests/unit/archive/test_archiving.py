@@ -139,13 +139,23 @@ def test_bad_targets_are_refused_and_nothing_is_changed(tmp_path: Path, format: 
     for name in ("full", "file"):
         refused(tmp_path, TargetExists, lambda name=name: archive(tmp_path / "a", tmp_path / name, format), match=name)
     refused(
-        tmp_path, ArchiveMismatch, lambda: archive(tmp_path / "b", tmp_path / "archive", format), match="of broker 'a'"
+        tmp_path,
+        ArchiveMismatch,
+        lambda: archive(tmp_path / "b", tmp_path / "archive", format),
+        match="of broker 'a'.* --broker-name a;",
     )
     refused(
         tmp_path,
         ArchiveMismatch,
         lambda: archive(tmp_path / "b", tmp_path / "archive", format, broker="a"),
         match="another store",
+    )
+    other = next(each for each in FORMATS if each != format)
+    refused(
+        tmp_path,
+        ArchiveMismatch,
+        lambda: archive(tmp_path / "a", tmp_path / "archive", other),
+        match=f"its format is {format}, and {other} was asked for",
     )
     refused(tmp_path, StoreMissing, lambda: archive(tmp_path / "no", tmp_path / "new", format), match="no store at")
     with DirectoryLock(tmp_path / "archive" / "_ember"):
