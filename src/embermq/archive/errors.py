@@ -1,5 +1,8 @@
 """What can go wrong with archives.
 
+DataLoss
+└── NeverArchived     the store deleted messages too soon
+
 JobError
 ├── ArchiveMissing    no archive is there
 ├── ArchiveDamaged    what an archive says of itself makes no sense
@@ -10,6 +13,9 @@ JobError
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from embermq.errors import DataLoss, StoreError
 from embermq.jobs.errors import JobError
 
 
@@ -55,3 +61,16 @@ class TopicAbsent(JobError):
         hint = f"; the nearest name is {nearest!r}" if nearest else ""
         super().__init__(f"no messages of topic {topic!r} are there to be sent again{hint}")
         self.topic = topic
+
+
+class NeverArchived(DataLoss):
+    """Messages are in neither archive nor store any more."""
+
+    def __init__(self, place: Path | str, *, begin: int, end: int) -> None:
+        self.place, self.what = place, f"log positions [{begin}, {end})"
+        self.reason = "the store deleted them before they were archived"
+        StoreError.__init__(
+            self,
+            f"{place}: {self.what} are lost: {self.reason}; `ember archive run --allow-loss` goes on without them, and "
+            "the setting wait_for_archive has a store wait",
+        )

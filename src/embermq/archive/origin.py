@@ -9,7 +9,7 @@ import shlex
 import zlib
 from dataclasses import replace
 
-from embermq.archive.errors import ArchiveMismatch
+from embermq.archive.errors import ArchiveMismatch, NeverArchived
 from embermq.archive.state import ArchiveState, LastRecord, Origin
 from embermq.errors import CorruptRecord, DamagedRecord, DataLoss
 from embermq.scan.file_walk import FileWalk
@@ -54,8 +54,7 @@ def find_gap(state: ArchiveState, survey: Survey) -> DataLoss | None:
     """What the store has deleted before it was archived."""
     if state.end >= survey.begin:
         return None
-    reason = "the store deleted them before they were archived; have it wait with wait_for_archive"
-    return DataLoss(survey.place.name, what=f"log positions [{state.end}, {survey.begin})", reason=reason)
+    return NeverArchived(survey.place.name, begin=state.end, end=survey.begin)
 
 
 def check_first(survey: Survey, position: int) -> None:

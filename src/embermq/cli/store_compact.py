@@ -130,4 +130,5 @@ def _print_result(arguments: argparse.Namespace, made: Compacted) -> None:
     if made.without_keys:
         print_note(f"{count_of(made.without_keys, 'message')} without keys left out")
     kept, queues = count_of(made.kept, "message"), count_of(made.queues, "queue")
-    print_line(f"kept {kept} of {made.kept + made.dropped} in {queues} of {made.path}, {made.bytes} bytes")
+    read = count_of(made.kept + made.dropped, "record")  # one that an earlier compaction kept may be in the log, too
+    print_line(f"kept {kept} in {queues} of {made.path}, {made.bytes} bytes; {read} read")
