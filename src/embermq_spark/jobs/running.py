@@ -15,16 +15,18 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from embermq.errors import EmberError, SettingsError
 from embermq.jobs.errors import MasterUnreachable, TaskFailed
 from embermq.jobs.failures import Failure
-from embermq_spark.sessions import session
+from embermq_spark.sessions import STARTING_SETTINGS, is_remote, session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+_NO_PYTHON: Final = "Error from python worker:"  # it could not be started
+_CAUSE: Final = re.compile(r"(?:Caused by: )?([\w.]+(?:Error|Exception): .*)")
+_DAEMON: Final = STARTING_SETTINGS["spark.python.daemon.module"]
 _LOOK_EVERY_S: Final = 0.2
 _FAR_WORKERS: Final = 16  # where nobody tells how many there are
 _CONNECT_TIMEOUT_S: Final = 5.0
@@ -51,7 +56,7 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._is_classic = not _is_remote(spark)
+        self._is_classic = not is_remote(spark)
 
     @property
     def workers(self) -> int:
@@ -218,16 +223,19 @@ class _Calling(threading.Thread, Generic[T]):
         """What the work gave. Raises TaskFailed."""
         if self._error is None:
             return self._results[0]
-        if not isinstance(self._error, PySparkException):
+        if not isinstance(self._error, PySparkException | Py4JError):
             raise self._error
         raise TaskFailed(f"{cause_of(self._error)}; Spark's log says more") from self._error
 
 
-def cause_of(error: PySparkException) -> str:
+def cause_of(error: Exception) -> str:
     """The line of Spark's report that says what went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception): ", line))
-    return next(named, lines[0] if lines else type(error).__name__)
+    followed = (following for line, following in pairwise(lines) if line == _NO_PYTHON)
+    named = (found[1] for line in reversed(lines) if (found := _CAUSE.match(line)))
+    cause = next(followed, None) or next(named, lines[0] if lines else type(error).__name__)
+    hint = "; executors need a Python with embermq and its extra spark: set PYSPARK_PYTHON" if _DAEMON in cause else ""
+    return f"{cause}{hint}"
 
 
 def _wrap(
@@ -258,7 +266,3 @@ def _result_of(data: bytes) -> Any:
 
 def _nobody(size: int) -> None:
     """Nobody is told."""
-
-
-def _is_remote(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -21,12 +21,13 @@ from embermq.archive.tables import Table, open_table
 from embermq.errors import DataLoss, IllegalTopic, SettingsError
 from embermq.files.space import DiskSpace
 from embermq.jobs.errors import NoRoom, TargetExists
-from embermq.jobs.progress import Progress, State
+from embermq.jobs.progress import Progress
 from embermq.scan.splits import StorePlace
 from embermq.scan.wanted import Wanted
 from tests.archive_checks import FORMATS, PARQUET, archive, rows_of_archive, rows_of_store
 from tests.builders import SMALL_SIZES, ManualClock, some_messages
 from tests.conftest import Golden
+from tests.unit.jobs.showing import Shown
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # pyiceberg leaves SQLite to the collector
 
@@ -34,21 +35,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # pyiceberg 
 OWN = ("topic", "queueId", "body", "tags", "keys", "flag", "bornTimestamp", "bornHost", "reconsumeTimes", "uniqKey")
 PACKING = {"INNER_NUM", "INNER_BASE", "__CRC32#"}
 EVERYTHING = Wanted()
-
-
-class Shown:
-    """Remembers how far it was."""
-
-    every_s = 0.0
-
-    def __init__(self) -> None:
-        self.states: list[State] = []
-
-    def show(self, state: State) -> None:
-        self.states.append(state)
-
-    def clear(self) -> None:
-        """They stay."""
 
 
 class Taken:
