@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from embermq_spark.compat import check_version
 from embermq_spark.source import RocketMQSource
 
+_LOOPBACK: Final = re.compile(r"spark://(127\.0\.0\.1|localhost):\d+")  # a cluster that no other machine is part of
 SMALL_MACHINE: Final = 2  # cores; up to so many, one thread collects garbage soonest
 
 # What can be set at any time, also through Spark Connect.
@@ -47,6 +49,11 @@ def session(
     return builder.getOrCreate()
 
 
+def is_remote(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def register(spark: SparkSession) -> None:
     """Add the format `rocketmq` to a session, for those whose Spark does not find it by itself."""
     check_version()
@@ -55,7 +62,7 @@ def register(spark: SparkSession) -> None:
 
 def _local_settings(master: str) -> dict[str, str]:
     """For a Spark that runs in this machine alone: the same Python, the loopback address, a collector that fits."""
-    if not master.startswith("local"):
+    if not master.startswith("local") and _LOOPBACK.fullmatch(master) is None:
         return {}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark has no setting that its planners look at
     found = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

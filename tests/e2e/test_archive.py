@@ -150,6 +150,30 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path) -> None:
         said = run_ember("archive", "run", str(tmp_path / "store"), str(tmp_path / name), code=4).stderr
         assert f"{name} exists already" in said and said.count("\n") == 1
     assert not (tmp_path / "store" / "archived").exists()
+    store = str(tmp_path / "store")
+    assert "is none" in run_ember("archive", "replay", store, "--log", store, "--dry-run", code=2).stderr
+    for wrong in (("--topic", "ordrs"), ("--map", "ordrs=again"), ("--topic", "orders", "--map", "bills=again")):
+        said = run_ember("archive", "replay", store, *wrong, "--dry-run", code=3).stderr
+        assert f"no messages of topic '{wrong[-1].partition('=')[0]}'" in said
+
+
+def test_a_dry_run_says_what_would_be_sent(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.put_many(some_messages(7))
+    arguments = ("archive", "replay", str(tmp_path / "store"), "--out", str(tmp_path / "new"))
+    assert run_ember(*arguments, "--dry-run").stdout == "would replay 7 messages\n"
+    assert not (tmp_path / "new").exists()
+    assert run_ember(*arguments).stdout == "replayed 7 messages\n"
+    assert "exists already" in run_ember(*arguments, "--dry-run", code=4).stderr
+
+
+def test_a_replay_tells_how_far_it_is(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.put_many(some_messages(300))
+    arguments = ("archive", "replay", str(tmp_path / "store"), "--out", str(tmp_path / "new"), "--rate", "150")
+    *steps, last = map(json.loads, run_ember(*arguments, "--json").stdout.splitlines())
+    assert last["messages"] == 300
+    assert steps and all(step["progress"]["total"] for step in steps)
 
 
 def test_a_topic_that_is_not_there_yet_is_told(tmp_path: Path) -> None:

@@ -81,6 +81,12 @@ def test_a_target_that_exists_and_a_master_that_is_not_there_are_told_at_once(st
     assert (code, out) == (4, "") and "say --yes" in said
 
 
+def test_an_address_is_no_directory(store: Path) -> None:
+    for arguments in (("verify", "s3://bucket/store"), ("rebuild", store, "--out", "s3://bucket/out")):
+        code, out, said = run(*arguments)
+        assert (code, out) == (2, "") and "a directory of this machine expected" in said
+
+
 def test_an_owner_is_named_and_stays_undisturbed(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as opened:
         opened.put_many(some_messages(10))

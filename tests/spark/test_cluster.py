@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -56,11 +57,11 @@ REPORTS = {
 @pytest.fixture
 def master(spark_environment: None) -> Iterator[str]:
     """The address of a cluster that runs; it ends without leaving a process."""
-    command = [sys.executable, "-m", "embermq", "spark", "cluster", "--workers", str(WORKERS), "--memory", "700m"]
+    command = [sys.executable, "-m", "embermq", "spark", "cluster", "--workers", str(WORKERS)]
     with subprocess.Popen([*command, "--port", str(free_port())], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
-        ready = re.fullmatch(rf"ready master=(spark://127.0.0.1:\d+) workers={WORKERS} cores=1 memory=700m\n", said)
+        ready = re.fullmatch(rf"ready master=(spark://127.0.0.1:\d+) workers={WORKERS} cores=1 memory=1g\n", said)
         assert ready is not None, said
         try:
             yield ready[1]
@@ -87,7 +88,7 @@ def test_a_cluster_reads_streams_writes_and_runs_every_job(
     total = expected.total()
     counted = {"counts": expected, "streamed": total, "archived": total, "rebuilt": total}
     kept = newest_of(read_compacted(table, "CompactTopic"))
-    found = {"damages": 0, "same": True, "kept": sum(map(len, kept.values()))}
+    found = {"damages": 0, "differences": 0, "kept": sum(map(len, kept.values()))}
     reported = {name: sorted(map(tuple, rows)) for name, rows in seen.pop("reported").items()}
     assert seen == {**counted, **found, "executors": WORKERS}
     assert reported == {name: sorted(rows) for name, rows in reports_of(stores).items()}
@@ -97,6 +98,28 @@ def test_a_cluster_reads_streams_writes_and_runs_every_job(
     assert (tmp_path / "output" / "rebuilt" / queue).read_bytes() == (stores.paths["basic"] / queue).read_bytes()
     assert bodies(ember, "replayed").total() == bodies(ember, "streamed").total() == total
     assert bodies(ember, "cluster") == Counter(b"%d" % number for number in range(100))
+    check_commands(master, stores.paths["basic"], tmp_path, total)
+
+
+def check_commands(master: str, store: Path, tmp_path: Path, records: int) -> None:
+    """Commands run there, too, whatever `python3` is where they are typed; and say it in a line where they cannot."""
+    elsewhere = os.pathsep.join(
+        path for path in os.environ["PATH"].split(os.pathsep) if path != str(Path(sys.executable).parent)
+    )
+    environment = {**os.environ, "PATH": elsewhere}
+    del environment["PYSPARK_PYTHON"]
+    command = [sys.executable, "-m", "embermq", "store", "rebuild", str(store), "--spark", master, "--json", "--out"]
+    for name, more in (("wrong", {"PYSPARK_PYTHON": "/bin/false"}), ("right", {})):
+        done = subprocess.run(
+            [*command, str(tmp_path / name)], env={**environment, **more}, capture_output=True, text=True, check=False
+        )
+        if more:
+            said = [line for line in done.stderr.splitlines() if line.startswith("ember: ")]
+            assert done.returncode == 1 and len(said) == 1 and "PYSPARK_PYTHON" in said[0], done.stderr
+            assert "Traceback" not in done.stderr and not (tmp_path / name).exists()
+        else:
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout.splitlines()[-1])["records"] == records
 
 
 def reports_of(stores: GoldenStores) -> dict[str, set[Row]]:

@@ -17,6 +17,7 @@ from embermq.model.flags import SysFlag
 from embermq.model.message import Host
 from embermq.model.properties import INNER_BASE, INNER_NUM, PROPERTY_CRC, format_properties
 from embermq.model.topic import TopicConfig
+from embermq.store.settings import StoreSettings
 from embermq.store.store import Store, open_store
 
 _NOT_KEPT: Final = frozenset({INNER_NUM, INNER_BASE, PROPERTY_CRC})  # of the record that it was in
@@ -24,11 +25,15 @@ _LEVEL: Final = 5
 
 
 @contextmanager
-def open_directory_sink(target: Path, **settings: Any) -> Iterator[DirectorySink]:
-    """A sink whose store, with these settings, becomes `target` when the block is left. Raises TargetExists, NoRoom."""
+def open_directory_sink(target: Path, *, needs: int = 0, **settings: Any) -> Iterator[DirectorySink]:
+    """A sink whose store, with these settings and `needs` bytes, becomes `target` when the block is left.
+
+    Raises TargetExists, NoRoom.
+    """
+    given = {"durability": "async", "prepare_files": False, **settings}
     # What is not on disk yet when the store is closed, `building` brings there.
-    with building(target) as folder:
-        with open_store(folder, durability="async", prepare_files=False, **settings) as store:
+    with building(target, needs=needs + StoreSettings.make(given).reserve_bytes) as folder:
+        with open_store(folder, **given) as store:
             yield DirectorySink(store)
         (folder / LOCK_NAME).unlink()
 

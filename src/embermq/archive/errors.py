@@ -1,14 +1,21 @@
 """What can go wrong with archives.
 
+DataLoss
+└── NeverArchived     the store deleted messages too soon
+
 JobError
 ├── ArchiveMissing    no archive is there
 ├── ArchiveDamaged    what an archive says of itself makes no sense
 ├── ArchiveMismatch   it was made from another store, or of other topics
-└── ArchiveBusy       somebody else changed it meanwhile
+├── ArchiveBusy       somebody else changed it meanwhile
+└── TopicAbsent       there are no messages of a topic to send again
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from embermq.errors import DataLoss, StoreError
 from embermq.jobs.errors import JobError
 
 
@@ -45,3 +52,25 @@ class ArchiveBusy(JobError):
             f"({reason})"
         )
         self.place = place
+
+
+class TopicAbsent(JobError):
+    """No message of a topic is in what is to be sent again."""
+
+    def __init__(self, topic: str, nearest: str | None = None) -> None:
+        hint = f"; the nearest name is {nearest!r}" if nearest else ""
+        super().__init__(f"no messages of topic {topic!r} are there to be sent again{hint}")
+        self.topic = topic
+
+
+class NeverArchived(DataLoss):
+    """Messages are in neither archive nor store any more."""
+
+    def __init__(self, place: Path | str, *, begin: int, end: int) -> None:
+        self.place, self.what = place, f"log positions [{begin}, {end})"
+        self.reason = "the store deleted them before they were archived"
+        StoreError.__init__(
+            self,
+            f"{place}: {self.what} are lost: {self.reason}; `ember archive run --allow-loss` goes on without them, and "
+            "the setting wait_for_archive has a store wait",
+        )

@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from embermq.archive.errors import ArchiveMismatch
 from embermq.archive.origin import check_first, check_store, check_wanted, find_gap, find_record
 from embermq.archive.state import ArchiveState, Origin
-from embermq.archive.tables import Table
+from embermq.archive.tables import Table, find_format, open_table
 from embermq.archive.target import OWN_FOLDER
 from embermq.archive.writing import TaskResult, WriteTask, write_stretch
 from embermq.errors import SettingsError
@@ -180,11 +181,19 @@ class Archiver:
         state = self._table.find_state()
         if state is None:
             if not self._table.target.is_free:
+                self._check_format()
                 raise TargetExists(address)
             return ArchiveState(asked, batch=-1, begin=survey.begin, end=survey.begin)
         check_wanted(state.origin, asked, address)
         check_store(state, survey, address)
         return state
+
+    def _check_format(self) -> None:
+        """Raise ArchiveMismatch if there is an archive in another format."""
+        found, asked = find_format(self._table.target), self._table.format
+        if found not in (None, asked) and open_table(self._table.target.address).find_state() is not None:
+            reason = f"its format is {found}, and {asked} was asked for; leave the format out"
+            raise ArchiveMismatch(self._table.target.name, reason)
 
     def _read_state(self) -> ArchiveState:
         state = self._table.find_state()

@@ -5,10 +5,11 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
+import shlex
 import zlib
 from dataclasses import replace
 
-from embermq.archive.errors import ArchiveMismatch
+from embermq.archive.errors import ArchiveMismatch, NeverArchived
 from embermq.archive.state import ArchiveState, LastRecord, Origin
 from embermq.errors import CorruptRecord, DamagedRecord, DataLoss
 from embermq.scan.file_walk import FileWalk
@@ -19,7 +20,11 @@ from embermq.scan.survey import Survey
 def check_wanted(found: Origin, asked: Origin, place: str) -> None:
     """Raise ArchiveMismatch unless an archive is of this broker and these topics; nothing asked: whatever it holds."""
     if found.broker != asked.broker:
-        raise ArchiveMismatch(place, f"it is of broker {found.broker!r}, the store of {asked.broker!r}")
+        raise ArchiveMismatch(
+            place,
+            f"it is of broker {found.broker!r}, the store of {asked.broker!r}; if it is the same store, renamed or "
+            f"moved, say --broker-name {shlex.quote(found.broker)}",
+        )
     if asked.describe() == Origin("", "").describe():
         return
     if replace(asked, archive=found.archive) != found:
@@ -49,8 +54,7 @@ def find_gap(state: ArchiveState, survey: Survey) -> DataLoss | None:
     """What the store has deleted before it was archived."""
     if state.end >= survey.begin:
         return None
-    reason = "the store deleted them before they were archived; have it wait with wait_for_archive"
-    return DataLoss(survey.place.name, what=f"log positions [{state.end}, {survey.begin})", reason=reason)
+    return NeverArchived(survey.place.name, begin=state.end, end=survey.begin)
 
 
 def check_first(survey: Survey, position: int) -> None:

@@ -21,6 +21,7 @@ from embermq.archive.tables import ArchivedFile, Table
 from embermq.archive.target import Target
 from embermq.filters import Filter, parse_filter
 from embermq.filters.property_table import PropertyTable
+from embermq.jobs.progress import Progress
 from embermq.model.properties import KEYS, TAGS, UNIQ_KEY
 from embermq.scan import columns as names
 from embermq.scan.columns import POSITION, STORE_TIME, TOPIC
@@ -44,25 +45,44 @@ class _Piece:
     file: ArchivedFile
     groups: tuple[int, ...]
     positions: _Range
+    rows: int
+    size: int  # as it is packed
+    unpacked: int
 
 
-def read_archive(table: Table, wanted: Wanted, *, begin: int = 0) -> Iterator[pa.RecordBatch]:
+def read_archive(
+    table: Table, wanted: Wanted, *, begin: int = 0, progress: Progress | None = None
+) -> Iterator[pa.RecordBatch]:
     """The wanted messages of an archive with positions from `begin` on, in the order of the log, in all columns.
 
     Of `wanted` count topics, times, filter and keys. Raises ArchiveDamaged, or OSError.
     """
+    progress = progress or Progress("read")
     chosen = parse_filter(wanted.filter_text) if wanted.filter_text is not None else None
     pieces: dict[str, list[_Piece]] = {}
+    for piece in _plan_pieces(table, wanted, begin):
+        pieces.setdefault(piece.file.part.topic, []).append(piece)
+    progress.begin("archive", sum(piece.size for each in pieces.values() for piece in each))
+    streams = [
+        _filtered(
+            _read_topic(table.target, sorted(each, key=lambda piece: piece.positions), progress), wanted, chosen, begin
+        )
+        for each in pieces.values()
+    ]
+    yield from merge_streams(streams)
+
+
+def find_unpacked_size(table: Table, wanted: Wanted) -> int:
+    """How many bytes the wanted messages of an archive are, before they are packed; all of each file that has some."""
+    return sum(piece.unpacked for piece in _plan_pieces(table, wanted, 0))
+
+
+def _plan_pieces(table: Table, wanted: Wanted, begin: int) -> Iterator[_Piece]:
     for file in table.find_files():
         if wanted.accepts_topic(file.part.topic):
             piece = _plan(table.target, file, wanted, begin)
             if piece is not None:
-                pieces.setdefault(file.part.topic, []).append(piece)
-    streams = [
-        _filtered(_read_topic(table.target, sorted(each, key=lambda piece: piece.positions)), wanted, chosen, begin)
-        for each in pieces.values()
-    ]
-    yield from merge_streams(streams)
+                yield piece
 
 
 def _plan(target: Target, file: ArchivedFile, wanted: Wanted, begin: int) -> _Piece | None:
@@ -70,6 +90,7 @@ def _plan(target: Target, file: ArchivedFile, wanted: Wanted, begin: int) -> _Pi
     with target.system.open_input_file(target.path(file.path)) as source:
         facts = parquet.read_metadata(source)
     groups, ranges = [], []
+    rows = size = unpacked = 0
     for number in range(facts.num_row_groups):
         group = facts.row_group(number)
         times, positions = _range_of(group, STORE_TIME), _range_of(group, POSITION)
@@ -79,9 +100,13 @@ def _plan(target: Target, file: ArchivedFile, wanted: Wanted, begin: int) -> _Pi
         if not is_early and not is_late and positions.high >= begin:
             groups.append(number)
             ranges.append(positions)
+            rows += group.num_rows
+            size += sum(group.column(each).total_compressed_size for each in range(group.num_columns))
+            unpacked += group.total_byte_size
     if not groups:
         return None
-    return _Piece(file, tuple(groups), _Range(min(each.low for each in ranges), max(each.high for each in ranges)))
+    positions = _Range(min(each.low for each in ranges), max(each.high for each in ranges))
+    return _Piece(file, tuple(groups), positions, rows, size, unpacked)
 
 
 def _range_of(group: parquet.RowGroupMetaData, column: str) -> _Range:
@@ -93,7 +118,7 @@ def _range_of(group: parquet.RowGroupMetaData, column: str) -> _Range:
     return _Range(-(2**63), 2**63 - 1)
 
 
-def _read_topic(target: Target, pieces: Sequence[_Piece]) -> Iterator[pa.RecordBatch]:
+def _read_topic(target: Target, pieces: Sequence[_Piece], progress: Progress) -> Iterator[pa.RecordBatch]:
     """The rows of files of one topic, by position; files whose positions overlap are read together and sorted."""
     at = 0
     while at < len(pieces):
@@ -102,20 +127,21 @@ def _read_topic(target: Target, pieces: Sequence[_Piece]) -> Iterator[pa.RecordB
             high = max(high, pieces[end].positions.high)
             end += 1
         if end == at + 1:
-            yield from _read_piece(target, pieces[at])
+            yield from _read_piece(target, pieces[at], progress)
         else:
-            together = [batch for piece in pieces[at:end] for batch in _read_piece(target, piece)]
+            together = [batch for piece in pieces[at:end] for batch in _read_piece(target, piece, progress)]
             yield from pa.Table.from_batches(together).sort_by(POSITION).to_batches(BATCH_ROWS)
         at = end
 
 
-def _read_piece(target: Target, piece: _Piece) -> Iterator[pa.RecordBatch]:
+def _read_piece(target: Target, piece: _Piece, progress: Progress) -> Iterator[pa.RecordBatch]:
     with target.system.open_input_file(target.path(piece.file.path)) as source:
         file = parquet.ParquetFile(source)
         for batch in file.iter_batches(BATCH_ROWS, row_groups=list(piece.groups)):
             topic = pa.repeat(pa.scalar(piece.file.part.topic), batch.num_rows)
             columns = [topic if name == TOPIC else batch.column(name) for name in SCHEMA.names]
             yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+            progress.add(piece.size * batch.num_rows // piece.rows)
 
 
 def _filtered(

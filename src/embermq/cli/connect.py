@@ -133,6 +133,15 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_directory(text: str) -> str:
+    """A directory of this machine, for argparse: an address would only make a folder named after it."""
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: a directory of this machine expected; copy what is elsewhere first"
+        )
+    return text
+
+
 def parse_duration(text: str) -> timedelta:
     """`10m`, `1.5h`, `500ms`; for argparse."""
     match = _DURATION.fullmatch(text.strip())

@@ -76,7 +76,7 @@ def _answer(error: Exception) -> ExitCode:
 
 def _code_of(error: Exception) -> ExitCode:
     from embermq import errors
-    from embermq.archive.errors import ArchiveBusy, ArchiveMismatch, ArchiveMissing
+    from embermq.archive.errors import ArchiveBusy, ArchiveMismatch, ArchiveMissing, TopicAbsent
     from embermq.jobs.errors import NoRoom, NotCompacted, TargetExists
 
     match error:
@@ -86,7 +86,7 @@ def _code_of(error: Exception) -> ExitCode:
             return ExitCode.NOT_FOUND
         case errors.StoreLocked() | errors.StoreReadOnly() | PermissionError():
             return ExitCode.REFUSED
-        case ArchiveMissing():
+        case ArchiveMissing() | TopicAbsent():
             return ExitCode.NOT_FOUND
         case TargetExists() | NoRoom() | NotCompacted() | ArchiveMismatch() | ArchiveBusy():
             return ExitCode.REFUSED

@@ -58,6 +58,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from embermq.cli.output import print_json, print_note, print_table
+    from embermq.jobs.progress import choose_show
     from embermq.jobs.spark_modules import import_spark_module
 
     command = import_spark_module("reports.command", what="reports need")
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         command.Asked(
             arguments.report, arguments.spark, _read_options(arguments), arguments.limit, arguments.plot,
             getattr(arguments, "keep", None), getattr(arguments, "history", None),
+            choose_show(as_json=arguments.json),
         )
     )  # fmt: skip
     if arguments.json:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embermq.cli import store_compact, store_compare, store_rebuild
+from embermq.cli.connect import parse_directory
 from embermq.cli.job_options import add_job_options
 from embermq.cli.store_verify import verify
 
@@ -51,7 +52,7 @@ def _add(
         epilog=f"example: ember store {verb} ./ember-data --json",
         allow_abbrev=False,
     )
-    parser.add_argument("dir", metavar="DIR", help="the store's directory")
+    parser.add_argument("dir", metavar="DIR", type=parse_directory, help="the store's directory")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
     parser.add_argument(
         "--log-path",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from embermq.cli.connect import add_safety
+from embermq.cli.connect import add_safety, parse_directory
 from embermq.cli.job_options import add_job_options, open_job, read_config
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="this topic; once for each. Without it, all that are compacted",
     )
     parser.add_argument(
-        "--out", metavar="DIR", help="a new directory for the result; without it, it takes the place of what DIR has"
+        "--out",
+        metavar="DIR",
+        type=parse_directory,
+        help="a new directory for the result; without it, it takes the place of what DIR has",
     )
     parser.add_argument(
         "--config",
@@ -127,4 +130,5 @@ def _print_result(arguments: argparse.Namespace, made: Compacted) -> None:
     if made.without_keys:
         print_note(f"{count_of(made.without_keys, 'message')} without keys left out")
     kept, queues = count_of(made.kept, "message"), count_of(made.queues, "queue")
-    print_line(f"kept {kept} of {made.kept + made.dropped} in {queues} of {made.path}, {made.bytes} bytes")
+    read = count_of(made.kept + made.dropped, "record")  # one that an earlier compaction kept may be in the log, too
+    print_line(f"kept {kept} in {queues} of {made.path}, {made.bytes} bytes; {read} read")

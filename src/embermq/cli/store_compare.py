@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from embermq.cli.connect import parse_directory
 from embermq.cli.job_options import add_job_options, open_job
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ def add_command(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         epilog="example: ember store compare ./ember-data /backup/ember-data --json",
         allow_abbrev=False,
     )
-    parser.add_argument("dir", metavar="A", help="a store's directory")
-    parser.add_argument("other", metavar="B", help="the directory of the other")
+    parser.add_argument("dir", metavar="A", type=parse_directory, help="a store's directory")
+    parser.add_argument("other", metavar="B", type=parse_directory, help="the directory of the other")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
     add_job_options(parser)
     parser.set_defaults(run=compare)

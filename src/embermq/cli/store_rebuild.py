@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from embermq.cli.connect import add_safety
+from embermq.cli.connect import add_safety, parse_directory
 from embermq.cli.job_options import add_job_options, open_job, read_config
 
 if TYPE_CHECKING:
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", metavar="DIR", help="a new directory for them; without it they take the place of those in DIR"
+        "--out",
+        metavar="DIR",
+        type=parse_directory,
+        help="a new directory for them; without it they take the place of those in DIR",
     )
     parser.add_argument("--no-index", action="store_true", help="queues only")
     parser.add_argument(

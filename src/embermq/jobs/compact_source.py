@@ -25,6 +25,7 @@ from embermq.format.compacted import (
 from embermq.jobs.compact_rows import ROW_SIZE
 from embermq.jobs.errors import NotCompacted
 from embermq.jobs.log_ranges import LogRange, RangeWalk
+from embermq.jobs.places import make_absolute
 from embermq.jobs.rebuild_source import Source, open_source
 from embermq.jobs.rebuild_tasks import QueueKey
 from embermq.log.queue_kind import QueueKind
@@ -69,8 +70,9 @@ def open_compact_source(
 
     Raises StoreMissing, TopicNotFound, NotCompacted for a topic without the policy, MissingFile for half a pair.
     """
+    root, settings = make_absolute(root, settings)
     store = open_source(root, settings)
-    with StoreReader(root, settings or StoreSettings()) as reader:
+    with StoreReader(root, settings) as reader:
         chosen = _choose_topics(reader, topics)
         is_plain = not (root / ROCKSDB_SIGN).is_file()
         shares = _choose_shares(reader, chosen) if is_plain else dict.fromkeys(chosen, 1)

@@ -86,7 +86,7 @@ def compare(
     """
     sources = [open_source(Path(path), StoreSettings()) for path in (left, right)]
     size = sum(source.size for source in sources)
-    place = Path(staging or tempfile.gettempdir())
+    place = Path(staging or tempfile.gettempdir()).absolute()
     check_room(place, needs=_ROOM + size * QUEUE_ENTRY_SIZE // _USUAL_RECORD)
     load_for(size)
     with tempfile.TemporaryDirectory(prefix="embermq-compare-", dir=place) as folder:

@@ -63,7 +63,7 @@ def rebuild_in_place(
         with building(rebuilt, needs=estimate_room(source)) as folder:
             made = build(source, folder, runner, progress, with_index=with_index, range_size=range_size)
         aside = _exchange(source, made, rebuilt, with_index=with_index)
-    return replace(made, path=root), aside
+    return replace(made, path=root), root / aside.relative_to(source.root)
 
 
 def check_in_place(source: Source, *, needs: int) -> None:

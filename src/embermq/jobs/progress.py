@@ -5,7 +5,8 @@
 
 A job has steps, one after the other; each has so many bytes, and what is left is told by the speed of the step so far.
 The line of a terminal goes to stderr, and only if that is one. Lines of JSON go to stdout, before the result,
-which is the last line. A job that takes less than a second shows nothing.
+which is the last line. A job that takes less than a second shows nothing. Where nobody can tell bytes, other things are
+counted: of a report, Spark's tasks.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class State(NamedTuple):
 
     job: str
     step: str
-    done: int  # bytes
+    done: int  # in `unit`
     total: int
     left_s: float | None  # until the end of the step; None while nobody can say
+    unit: str = "bytes"
 
 
 class Show(Protocol):
@@ -52,18 +54,25 @@ class Progress:
     To be used with `with`, so that what is shown goes away however the job ends.
     """
 
-    def __init__(self, job: str, show: Show | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        job: str,
+        show: Show | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        first_after_s: float = _FIRST_AFTER_S,
+    ) -> None:
         self._job = job
         self._show = show
         self._now = now
-        self._step = ""
+        self._step, self._unit = "", "bytes"
         self._done = self._total = 0
         self._begun_at = now()
-        self._next_at = self._begun_at + _FIRST_AFTER_S
+        self._next_at = self._begun_at + first_after_s
 
-    def begin(self, step: str, total: int) -> None:
-        """The next step begins, with so many bytes."""
-        self._step, self._done, self._total = step, 0, total
+    def begin(self, step: str, total: int, *, unit: str = "bytes") -> None:
+        """The next step begins, with so many bytes, or what `unit` says."""
+        self._step, self._done, self._total, self._unit = step, 0, total, unit
         self._begun_at = self._now()
 
     def add(self, size: int) -> None:
@@ -72,7 +81,7 @@ class Progress:
         now = self._now()
         if self._show is not None and now >= self._next_at:
             self._next_at = now + self._show.every_s
-            self._show.show(State(self._job, self._step, self._done, self._total, self._left(now)))
+            self._show.show(State(self._job, self._step, self._done, self._total, self._left(now), self._unit))
 
     def _left(self, now: float) -> float | None:
         if not self._done:
@@ -101,7 +110,7 @@ class TerminalLine:
     def show(self, state: State) -> None:
         share = 100 * state.done // state.total if state.total else 0
         left = "" if state.left_s is None else f", {format_seconds(state.left_s)} left"
-        line = f"{state.job}: {state.step}  {share:3} % of {state.total} bytes{left}"
+        line = f"{state.job}: {state.step}  {share:3} % of {state.total} {state.unit}{left}"
         print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)
         self._is_shown = True
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from embermq.errors import EmberError, StoreError
 from embermq.jobs.log_end import find_end, open_chain
 from embermq.jobs.log_ranges import LogRange, RangeWalk
+from embermq.jobs.places import make_absolute
 from embermq.jobs.rebuild_tasks import Kinds
 from embermq.log.index_keys import keys_of
 from embermq.log.queue_kind import QueueKind
@@ -53,7 +54,7 @@ def open_source(root: Path, settings: StoreSettings | None = None) -> Source:
 
     Raises StoreMissing, and what opening the store would raise for log files that are not as they should be.
     """
-    settings = settings or StoreSettings()
+    root, settings = make_absolute(root, settings)
     with StoreReader(root, settings) as reader:
         kinds = _find_kinds(reader)
     layout = _find_layout(root, settings)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from embermq.jobs.kernels_ready import load_for
 from embermq.jobs.log_ranges import choose_size, find_used_end, plan_ranges
+from embermq.jobs.places import make_absolute
 from embermq.jobs.progress import Progress, Report
 from embermq.jobs.running import Runner
 from embermq.kernels import loading
@@ -65,8 +66,8 @@ def verify(
     range_size: int | None = None,
 ) -> Verdict:
     """Check every record, queue entry and key of a store, whoever owns it. Nothing is changed. Raises StoreMissing."""
-    settings = settings or StoreSettings()
-    with StoreReader(path, settings) as reader:
+    root, settings = make_absolute(path, settings)
+    with StoreReader(root, settings) as reader:
         check = StoreCheck(reader, lambda done, total: None)
         segments = check.log.find_readable()
         end = find_used_end(segments, check.log.file_size)

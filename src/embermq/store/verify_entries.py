@@ -91,7 +91,7 @@ class Entries(Generic[E]):
         raise NotImplementedError
 
     def is_below(self, item: Placed) -> bool:
-        """Whether the queue begins behind the offset of `item`: its entry expired."""
+        """Whether the queue begins behind the offset of `item`."""
         raise NotImplementedError
 
     def find_difference(self, index: int, item: Placed) -> str | None:

@@ -264,7 +264,7 @@ class QueuesCheck:
             # An owner who works on the store may have written the entry meanwhile.
             if item is None or position >= judgement.until or not entries.match([item]):
                 continue
-            if entries.is_below(item) or entries.is_of_former_life(item):
+            if entries.is_of_former_life(item) or (entries.is_below(item) and self._has_expired(item)):
                 continue
             difference = entries.find_difference(index, item)
             if entries.confirmed.holds(index):
@@ -274,8 +274,12 @@ class QueuesCheck:
                 detail = f"{entries.name_of(index)} {difference}"
                 self._damage.add(path, at, DamageKind.QUEUE, detail, hides=[_hidden(item, item)])
                 entries.confirmed.add(index, index + 1)
-            elif not 0 <= index < used:
+            elif not entries.first_record <= index < used:
                 yield item
+
+    def _has_expired(self, item: Placed) -> bool:
+        """Whether the log file of a record is gone: only then are the entries of its records deleted."""
+        return not self._log.segment_of(item.position).path.exists()
 
     def _report_orphans(self, entries: AnyEntries, orphans: Iterator[Placed]) -> None:
         for first, last in _iter_runs(orphans, lambda before, item: item.offset == before.offset + before.count):

@@ -15,16 +15,18 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from embermq.errors import EmberError, SettingsError
 from embermq.jobs.errors import MasterUnreachable, TaskFailed
 from embermq.jobs.failures import Failure
-from embermq_spark.sessions import session
+from embermq_spark.sessions import STARTING_SETTINGS, is_remote, session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,10 +37,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+_NO_PYTHON: Final = "Error from python worker:"  # it could not be started
+_CAUSE: Final = re.compile(r"(?:Caused by: )?([\w.]+(?:Error|Exception): .*)")
+_DAEMON: Final = STARTING_SETTINGS["spark.python.daemon.module"]
 _LOOK_EVERY_S: Final = 0.2
 _FAR_WORKERS: Final = 16  # where nobody tells how many there are
 _CONNECT_TIMEOUT_S: Final = 5.0
 _ADDRESSED: Final = re.compile(r"(?:spark|sc)://([^/;]+)")  # masters that are tried before a JVM is started
+_KUBERNETES: Final = re.compile(r"k8s://(?:(https?)://)?([^/]+)")  # likewise
+_OTHERS: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn")
+_HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 _LOGGING: Final = Path(__file__).parents[1] / "log4j2.properties"  # as somebody reads it who waits for a table
 
@@ -48,7 +56,7 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._is_classic = not _is_remote(spark)
+        self._is_classic = not is_remote(spark)
 
     @property
     def workers(self) -> int:
@@ -136,11 +144,8 @@ def _holding_interrupts(pressed: list[int]) -> Iterator[None]:
 
 def _check_reachable(master: str) -> None:
     """Try the addresses that a master names: Spark itself would try for minutes."""
-    found = _ADDRESSED.match(master)
-    if found is None:
-        return
     causes = []
-    for address in found[1].split(","):
+    for address in _addresses_of(master):
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
             raise SettingsError(f"master {master!r}: {address!r} is no host and port")
@@ -150,7 +155,24 @@ def _check_reachable(master: str) -> None:
             causes.append(f"{address}: {error}")
         else:
             return
-    raise MasterUnreachable(master, "; ".join(causes))
+    if causes:
+        raise MasterUnreachable(master, "; ".join(causes))
+
+
+def _addresses_of(master: str) -> list[str]:
+    """The addresses that a master names. Raises SettingsError for what is none, instead of Spark's pages about it."""
+    if found := _ADDRESSED.match(master):
+        return found[1].split(",")
+    if found := _KUBERNETES.match(master):
+        return [found[2] if ":" in found[2] else f"{found[2]}:{80 if found[1] == 'http' else 443}"]
+    if not _OTHERS.fullmatch(master):
+        kinds = "local[*], spark://HOST:PORT, yarn, k8s://HOST:PORT or sc://HOST:PORT"
+        raise SettingsError(f"{master!r} is no Spark master; {kinds} is one")
+    if master == "yarn" and not any(map(os.environ.get, _HADOOP)):
+        raise SettingsError(
+            f"master 'yarn' needs {' or '.join(_HADOOP)} in the environment: where Hadoop's settings are"
+        )
+    return []
 
 
 def call_apart(spark: SparkSession, work: Callable[[], T], look: Callable[[], None] = lambda: None) -> T:
@@ -201,16 +223,19 @@ class _Calling(threading.Thread, Generic[T]):
         """What the work gave. Raises TaskFailed."""
         if self._error is None:
             return self._results[0]
-        if not isinstance(self._error, PySparkException):
+        if not isinstance(self._error, PySparkException | Py4JError):
             raise self._error
         raise TaskFailed(f"{cause_of(self._error)}; Spark's log says more") from self._error
 
 
-def cause_of(error: PySparkException) -> str:
+def cause_of(error: Exception) -> str:
     """The line of Spark's report that says what went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception): ", line))
-    return next(named, lines[0] if lines else type(error).__name__)
+    followed = (following for line, following in pairwise(lines) if line == _NO_PYTHON)
+    named = (found[1] for line in reversed(lines) if (found := _CAUSE.match(line)))
+    cause = next(followed, None) or next(named, lines[0] if lines else type(error).__name__)
+    hint = "; executors need a Python with embermq and its extra spark: set PYSPARK_PYTHON" if _DAEMON in cause else ""
+    return f"{cause}{hint}"
 
 
 def _wrap(
@@ -241,7 +266,3 @@ def _result_of(data: bytes) -> Any:
 
 def _nobody(size: int) -> None:
     """Nobody is told."""
-
-
-def _is_remote(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")

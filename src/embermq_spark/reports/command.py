@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
 from embermq.errors import SettingsError
+from embermq.jobs.progress import Progress, Show
 from embermq_spark.brokers import find_brokers
 from embermq_spark.jobs.running import call_apart, open_spark_session
+from embermq_spark.jobs.stages import stage_watch
 from embermq_spark.options import ReadOptions
 from embermq_spark.reports.catalogue import CATALOGUE
 from embermq_spark.reports.group_lag import keep_lag, lag_history
@@ -22,6 +24,7 @@ from embermq_spark.selection import check_names, make_wanted
 
 Row = dict[str, Any]
 
+FIRST_AFTER_S: Final = 5.0  # most reports show nothing but themselves
 _TIMES: Final = ("startingTimestamp", "endingTimestamp")
 
 
@@ -36,6 +39,7 @@ class Asked:
     picture: Path | None = None
     keep: str | None = None  # of lag: the folder that this report is added to
     history: str | None = None  # of lag: the folder whose reports are wanted instead, of which `limit` are the last
+    show: Show | None = None  # how far it is
 
 
 def run_report(asked: Asked) -> list[Row]:
@@ -46,8 +50,11 @@ def run_report(asked: Asked) -> list[Row]:
         raise SettingsError(f"{asked.history} is no folder; `ember report lag --keep {asked.history}` makes one")
     if asked.history is None:
         _check_source(asked)
-    with open_spark_session(asked.master) as spark:
-        found = call_apart(spark, lambda: _collect(_make(spark, asked), asked))
+    with (
+        open_spark_session(asked.master) as spark,
+        Progress("report", asked.show, first_after_s=FIRST_AFTER_S) as progress,
+    ):
+        found = call_apart(spark, lambda: _collect(_make(spark, asked), asked), stage_watch(spark, progress))
     rows = [{name: _in_utc(value) for name, value in row.asDict().items()} for row in found]
     if asked.picture is not None:
         _draw(asked, asked.picture, rows)

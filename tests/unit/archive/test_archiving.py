@@ -139,13 +139,23 @@ def test_bad_targets_are_refused_and_nothing_is_changed(tmp_path: Path, format: 
     for name in ("full", "file"):
         refused(tmp_path, TargetExists, lambda name=name: archive(tmp_path / "a", tmp_path / name, format), match=name)
     refused(
-        tmp_path, ArchiveMismatch, lambda: archive(tmp_path / "b", tmp_path / "archive", format), match="of broker 'a'"
+        tmp_path,
+        ArchiveMismatch,
+        lambda: archive(tmp_path / "b", tmp_path / "archive", format),
+        match="of broker 'a'.* --broker-name a;",
     )
     refused(
         tmp_path,
         ArchiveMismatch,
         lambda: archive(tmp_path / "b", tmp_path / "archive", format, broker="a"),
         match="another store",
+    )
+    other = next(each for each in FORMATS if each != format)
+    refused(
+        tmp_path,
+        ArchiveMismatch,
+        lambda: archive(tmp_path / "a", tmp_path / "archive", other),
+        match=f"its format is {format}, and {other} was asked for",
     )
     refused(tmp_path, StoreMissing, lambda: archive(tmp_path / "no", tmp_path / "new", format), match="no store at")
     with DirectoryLock(tmp_path / "archive" / "_ember"):
@@ -183,7 +193,7 @@ def test_what_was_deleted_before_it_was_archived_is_told(tmp_path: Path) -> None
     fill(tmp_path / "store", 2, days=9)
     for file in sorted((tmp_path / "store" / "commitlog").iterdir())[:-1]:
         file.unlink()
-    with pytest.raises(DataLoss, match="wait_for_archive"):
+    with pytest.raises(DataLoss, match=r"--allow-loss.*wait_for_archive"):
         archive(tmp_path / "store", tmp_path / "archive")
     archive(tmp_path / "store", tmp_path / "archive", allow_loss=True)
     kept = {row["physicalOffset"] for row in rows_of_store(tmp_path / "store")}

@@ -14,17 +14,20 @@ pytest.importorskip("pyiceberg")
 
 from embermq import Message, open_store
 from embermq.archive.directory_sink import open_directory_sink
-from embermq.archive.errors import ArchiveMismatch, ArchiveMissing
-from embermq.archive.history import find_topics, read_history
+from embermq.archive.errors import ArchiveMismatch, ArchiveMissing, TopicAbsent
+from embermq.archive.history import estimate_size, find_topics, read_history
 from embermq.archive.replay import ReplayOptions, StoredRow, replay
 from embermq.archive.tables import Table, open_table
-from embermq.errors import DataLoss, IllegalTopic, SettingsError, TopicNotFound
-from embermq.jobs.errors import TargetExists
+from embermq.errors import DataLoss, IllegalTopic, SettingsError
+from embermq.files.space import DiskSpace
+from embermq.jobs.errors import NoRoom, TargetExists
+from embermq.jobs.progress import Progress
 from embermq.scan.splits import StorePlace
 from embermq.scan.wanted import Wanted
 from tests.archive_checks import FORMATS, PARQUET, archive, rows_of_archive, rows_of_store
 from tests.builders import SMALL_SIZES, ManualClock, some_messages
 from tests.conftest import Golden
+from tests.unit.jobs.showing import Shown
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # pyiceberg leaves SQLite to the collector
 
@@ -198,8 +201,45 @@ def test_targets_and_topics_that_cannot_be_are_refused(tmp_path: Path) -> None:
     fill(tmp_path / "store", 1)
     with pytest.raises(TargetExists), open_directory_sink(tmp_path / "store"):
         pass
-    with pytest.raises(TopicNotFound, match="order"):
+    with pytest.raises(TopicAbsent, match="nearest name is 'orders'"):
         find_topics(None, StorePlace(str(tmp_path / "store")), Wanted(topics=frozenset({"ordrs"})))
+
+
+def test_a_disk_without_room_for_the_new_store_is_told_before_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "store", 1)
+    archive(tmp_path / "store", tmp_path / "archive")
+    sizes = [
+        estimate_size(table, place, EVERYTHING)
+        for table in (None, open_table(str(tmp_path / "archive")))
+        for place in (None, StorePlace(str(tmp_path / "store")))
+    ]
+    used = sum(row["storeSize"] for row in rows_of_store(tmp_path / "store"))
+    assert sizes[0] == 0 and sizes[1] >= used and 0 < sizes[2] <= sizes[1] and sizes[3] == sizes[2]
+    nearly_full = DiskSpace(used=1, free=(64 << 20) + sizes[1] - 1, total=1 << 30)
+    monkeypatch.setattr("embermq.jobs.targets.DiskSpace.usage", lambda path: nearly_full)
+    with pytest.raises(NoRoom), open_directory_sink(tmp_path / "new", needs=sizes[1], **SMALL_SIZES):
+        pass
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("source", ["archive", "log", "both"])
+def test_a_reader_tells_all_bytes_that_it_has_read(tmp_path: Path, source: str) -> None:
+    fill(tmp_path / "store", 1)
+    archive(tmp_path / "store", tmp_path / "archive")
+    fill(tmp_path / "store", 2)
+    table = open_table(str(tmp_path / "archive")) if source != "log" else None
+    place = StorePlace(str(tmp_path / "store")) if source != "archive" else None
+    shown = Shown()
+    clock = iter(range(10_000))
+    progress = Progress("replay", shown, now=lambda: float(next(clock)))
+    count = sum(batch.num_rows for batch in read_history(table, place, EVERYTHING, progress=progress))
+    assert count == len(list(send(table, place).messages))
+    last = {state.step: state for state in shown.states}
+    assert set(last) == {"archive": {"archive"}, "log": {"log"}, "both": {"archive", "log"}}[source]
+    for state in last.values():
+        assert 0.9 * state.total < state.done <= state.total  # parts of a file are rounded down
 
 
 @pytest.mark.parametrize("source", ["archive", "log", "both"])

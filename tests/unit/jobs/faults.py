@@ -260,6 +260,21 @@ def queue_file_missing(scene: Scene) -> Planted:
     return Planted(name.replace(f"{0:020d}", f"{2 * QUEUE_FILE:020d}"), 0, ("file",))
 
 
+def queue_begins_too_late(scene: Scene) -> Planted:
+    """The first file of a queue is gone, but not the records that it leads to."""
+    queue = scene.chance.randrange(4)
+    (scene.path / f"consumequeue/orders/{queue}/{0:020d}").unlink()
+    first = next(each for each in scene.records if (each.topic, each.queue) == ("orders", queue))
+    return Planted(scene.log_file(first), first.position, ("orphan",), ("orders", queue, 99))
+
+
+def batch_queue_begins_too_late(scene: Scene) -> Planted:
+    first, *_ = sorted((scene.path / "batchconsumequeue/batches/0").iterdir())
+    first.unlink()
+    record = next(each for each in scene.records if each.topic == "batches")
+    return Planted(scene.log_file(record), record.position, ("orphan",), place(record))
+
+
 def queue_file_cut(scene: Scene) -> Planted:
     queue = scene.chance.randrange(4)
     name = f"consumequeue/orders/{queue}/{0:020d}"
@@ -401,9 +416,10 @@ FAULTS: tuple[Callable[[Scene], Planted], ...] = (
     properties_size, properties_text, properties_torn, record_zeroed, garbage, blank_size, tail, log_file_cut,
     log_file_missing, log_file_foreign, queue_offset, queue_number, entry_position, entry_size, entry_tags,
     entry_of_another, last_entries, entries_missing, entry_too_many, queue_file_missing, queue_file_cut,
-    queue_file_foreign, queue_folder_missing, batch_position, batch_base, index_hash, index_position, index_seconds,
-    index_chain, index_slot, index_begin_time, index_end_time, index_end_position, index_used_slots, index_count,
-    index_file_cut, index_file_missing, index_file_foreign, checkpoint_ahead, topics_unreadable,
+    queue_begins_too_late, batch_queue_begins_too_late, queue_file_foreign, queue_folder_missing, batch_position,
+    batch_base, index_hash, index_position, index_seconds, index_chain, index_slot, index_begin_time,
+    index_end_time, index_end_position, index_used_slots, index_count, index_file_cut, index_file_missing,
+    index_file_foreign, checkpoint_ahead, topics_unreadable,
 )  # fmt: skip
 
 

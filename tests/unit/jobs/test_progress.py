@@ -69,5 +69,20 @@ def test_what_is_left_is_counted_by_the_step_and_unknown_at_its_begin() -> None:
     assert json.loads(stream.getvalue().splitlines()[-1])["progress"]["leftS"] is None
 
 
+def test_what_is_counted_may_be_something_else_than_bytes() -> None:
+    time, stream = Time(), io.StringIO()
+    with Progress("report", TerminalLine(stream), now=time, first_after_s=5.0) as progress:
+        progress.begin("stage 3", 8, unit="tasks")
+        time.now = 4.0
+        progress.add(2)
+        time.now = 6.0
+        progress.add(2)
+        assert stream.getvalue() == "\r\x1b[Kreport: stage 3   50 % of 8 tasks, 6 s left"
+        progress.begin("copies", 10)
+        time.now = 7.0
+        progress.add(0)
+        assert stream.getvalue().endswith("copies    0 % of 10 bytes")
+
+
 def test_times_are_told_in_words() -> None:
     assert [format_seconds(s) for s in (0.4, 99, 100, 3599, 7500)] == ["0 s", "99 s", "2 min", "60 min", "2 h 5 min"]

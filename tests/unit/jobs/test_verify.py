@@ -18,7 +18,7 @@ from embermq.store.verify import Damage, Verdict, verify_store
 from tests.builders import a_store, some_messages
 from tests.unit.jobs.faults import FAULTS, Planted, Scene, a_scene, a_varied_store
 
-PLANTS_PER_KIND = 5  # 245 in all
+PLANTS_PER_KIND = 5  # of 51 kinds: 255 in all
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,10 +15,11 @@ from embermq.model.flags import SysFlag
 from embermq.model.properties import format_properties
 from embermq.model.topic import TopicConfig
 from embermq.store.verify import DamageKind
-from tests.builders import a_message, a_store, some_messages
+from tests.builders import SMALL_SIZES, a_message, a_store, some_messages
 from tests.unit.store.planting import COUNT, SECOND_LOG, flip, overwrite, overwrite_log, records_of, the_only, verify
 
 QUEUE = f"consumequeue/orders/1/{0:020d}"
+PER_FILE = SMALL_SIZES["queue_file_size"] // QUEUE_ENTRY_SIZE
 
 
 @pytest.fixture
@@ -66,15 +67,37 @@ def test_records_behind_the_end_of_their_queue_are_orphans(stopped: Path) -> Non
     assert f"orders/1 has no entry for offsets {len(records) - 3} to {len(records) - 1}" in damage.detail
 
 
-def test_a_queue_that_begins_later_is_no_damage(stopped: Path) -> None:
+def test_records_before_the_first_file_of_their_queue_are_orphans(stopped: Path) -> None:
+    first = next(record for record in records_of(stopped) if record.queue == 1)
     (stopped / QUEUE).unlink()
-    assert verify(stopped).sound
+    damage = the_only(verify(stopped))
+    assert (damage.position, damage.kind, damage.hides) == (
+        first.position, DamageKind.ORPHAN, (("orders", 1, 0, PER_FILE),),
+    )  # fmt: skip
 
 
-def test_a_batch_queue_that_begins_later_is_no_damage(tmp_path: Path) -> None:
+def test_records_before_the_first_entries_of_their_queue_are_orphans(stopped: Path) -> None:
+    overwrite(stopped / QUEUE, 0, 7 * PRE_BLANK)
+    damage = the_only(verify(stopped))
+    assert (damage.kind, damage.hides) == (DamageKind.ORPHAN, (("orders", 1, 0, 7),))
+
+
+def test_records_before_the_first_file_of_their_batch_queue_are_orphans(tmp_path: Path) -> None:
     with_batches(tmp_path / "store")
     (tmp_path / f"store/batchconsumequeue/batches/0/{0:020d}").unlink()
-    assert verify(tmp_path / "store").sound
+    damage = the_only(verify(tmp_path / "store"))
+    assert (damage.position, damage.kind) == (0, DamageKind.ORPHAN)
+
+
+def test_a_queue_whose_first_messages_expired_is_sound(tmp_path: Path) -> None:
+    with a_store(tmp_path) as store:
+        store.put_many(some_messages(2 * COUNT))
+    for file in sorted((tmp_path / "commitlog").iterdir())[:2]:
+        file.unlink()
+    for file in (tmp_path / "consumequeue").rglob(f"{0:020d}"):
+        file.unlink()
+    assert records_of(tmp_path)[0].offset > PER_FILE
+    assert verify(tmp_path).sound
 
 
 @pytest.mark.parametrize("lost", ["consumequeue", "consumequeue/orders", "consumequeue/orders/1"])
