@@ -156,7 +156,7 @@ class DamagedRecord(StoreError):
     def __init__(self, path: Path | str, *, position: int, reason: str) -> None:
         super().__init__(
             f"{path}: damaged record at log position {position}: {reason}; "
-            "`ember store verify` tells what else is, and readers may be told to skip it"
+            "`ember store verify` tells what else is, and what is left can be read with failOnDataLoss=false"
         )
         self.path, self.position, self.reason = path, position, reason
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Final, Protocol
 
 from embermq.errors import SettingsError
 from embermq.format.tables import OffsetTable, decode_offsets, decode_topics
+from embermq.model.topic import TopicConfig
 from embermq.scan.planner import plan
 from embermq.scan.searching import StoreSearch
 from embermq.scan.splits import Split, StorePlace, stored_at
@@ -58,6 +59,10 @@ class Broker(Protocol):
         """Whether there is such a topic, though it may have no messages yet."""
         ...
 
+    def has_queue(self, topic: str, queue: int) -> bool:
+        """Whether a topic has such a queue, though it may have no messages yet."""
+        ...
+
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """How far a consumer group has read; None if it never read anything here."""
         ...
@@ -88,8 +93,15 @@ class StoreBroker:
         return ToldSearch(state.place, state.files, state.end) if state.is_told else StoreSearch(state)
 
     def knows_topic(self, topic: str) -> bool:
+        return self._find_topic(topic) is not None
+
+    def has_queue(self, topic: str, queue: int) -> bool:
+        config = self._find_topic(topic)
+        return config is not None and queue < config.read_queues
+
+    def _find_topic(self, topic: str) -> TopicConfig | None:
         table = read_table(StoreFiles(self.place), TOPICS_FILE, decode_topics)
-        return table is not None and topic in table.topics
+        return table.topics.get(topic) if table is not None else None
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """As the broker last saved it."""

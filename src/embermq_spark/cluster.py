@@ -52,6 +52,11 @@ class Cluster:
             found |= {queue.broker: route.readers[queue.broker] for queue in route.read_queues}
         return found
 
+    def has_queue(self, topic: str, broker: str, queue: int) -> bool:
+        """Whether a topic has a queue that can be read at a broker. Raises ReadLost."""
+        route = self.routes.find_route(topic)
+        return route is not None and any(each.broker == broker and each.queue == queue for each in route.read_queues)
+
     def place_of(self, address: str, scheme: str) -> StorePlace:
         """A broker of this cluster, for scans."""
         return broker_place(

@@ -27,11 +27,17 @@ from embermq_spark.options import ReadOptions
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class SharingBroker(StoreBroker):
     """A broker whose files are read through it."""
 
+    cluster: Cluster
+
     def knows_topic(self, topic: str) -> bool:
         return True  # name servers told of it, or no broker would have been found
+
+    def has_queue(self, topic: str, queue: int) -> bool:
+        return self.cluster.has_queue(topic, self.name, queue)
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         return _find_progress(BrokerQueues(broker_line(self.place), self.name), group, queues)
@@ -66,6 +72,9 @@ class PulledBroker:
 
     def knows_topic(self, topic: str) -> bool:
         return True  # as above
+
+    def has_queue(self, topic: str, queue: int) -> bool:
+        return self.cluster.has_queue(topic, self.name, queue)
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         return _find_progress(self._queues, group, queues)
@@ -153,7 +162,7 @@ def _make_broker(cluster: Cluster, name: str, address: str, options: ReadOptions
     place = cluster.place_of(address, BROKER_SCHEME)
     try:
         BrokerStore(broker_line(place)).look(["-"])  # whether it answers at all: there is no such topic
-        return SharingBroker(name, place)
+        return SharingBroker(name, place, cluster)
     except (NotSupported, NotPermitted, Refused) as error:
         log.info("messages are pulled broker=%s address=%s reason=%s", name, address, error)
         place = cluster.place_of(address, PULL_SCHEME)

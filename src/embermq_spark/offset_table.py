@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from embermq_spark.brokers import find_brokers
+from embermq_spark.option_values import as_texts
 from embermq_spark.options import ReadOptions
 from embermq_spark.selection import check_names, is_selected, make_wanted
 
@@ -20,7 +21,7 @@ def offsets(spark: SparkSession, **options: object) -> DataFrame:
 
     They are looked up each time the DataFrame is used. Raises SettingsError for options that cannot be.
     """
-    parsed = ReadOptions.parse({name: _text_of(value) for name, value in options.items()})
+    parsed = ReadOptions.parse(as_texts(options))
 
     def find(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _find_offsets(parsed)
@@ -43,7 +44,3 @@ def _find_offsets(options: ReadOptions) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(types)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[part.split()[0] for part in SCHEMA.split(", ")])
-
-
-def _text_of(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -28,6 +28,24 @@ _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _DURATION_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+def as_texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Options of a call in Python as Spark hands them over: lists have commas between, paths and mappings are JSON."""
+    return dict(_as_text(name, value) for name, value in options.items())
+
+
+def _as_text(name: str, value: object) -> tuple[str, str]:
+    match value:
+        case bool():
+            return name, str(value).lower()
+        case list() | tuple() if name == "path":
+            return "paths", json.dumps([str(each) for each in value])
+        case list() | tuple():
+            return name, ",".join(map(str, value))
+        case dict():
+            return name, json.dumps(value)
+    return name, str(value)
+
+
 def parse_text(text: str) -> str:
     if not text.strip():
         raise ValueError("it is empty")

@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 # What Spark itself puts among the options of a stream.
 SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+OF_TABLES: Final = "provider"  # what it puts there for a table, with others, and none that its user gave
 
 
 def option(default: T, parse: Callable[[str], T], *, is_secret: bool = False) -> T:
@@ -64,6 +65,11 @@ class _Options:
         """Options from what Spark hands over. Raises SettingsError, which names the option and what is wanted."""
         fields = {name_of(field.name).lower(): field for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
+        if OF_TABLES in map(str.lower, given):
+            raise SettingsError(
+                "a table cannot be made USING rocketmq: Spark gives a table's options to no Python source; "
+                "use CREATE TEMPORARY VIEW … USING rocketmq OPTIONS (…)"
+            )
         for name, text in given.items():
             if name.lower() in SPARKS_OWN:
                 continue
@@ -147,6 +153,19 @@ class ReadOptions(_Options):
 
     def check(self) -> None:
         _Options.check(self)
+        self._check_place()
+        chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name)]
+        if len(chosen) > 1:
+            raise SettingsError(f"options {' and '.join(map(name_of, chosen))} say the same thing; give one of them")
+        self._check_limits()
+        if self.filter_expression is not None:
+            try:
+                parse_filter(self.filter_expression)
+            except IllegalFilter as error:
+                raise SettingsError(f"option filterExpression is {self.filter_expression[:200]!r}: {error}") from error
+
+    def _check_place(self) -> None:
+        """What goes with stores, and what with clusters."""
         if bool(self.all_paths) == bool(self.namesrv) and not (self.all_paths and self.commit_group):
             raise SettingsError(
                 "options path and namesrv: one of them is wanted, path for a store directory, namesrv for a cluster"
@@ -161,9 +180,11 @@ class ReadOptions(_Options):
             raise SettingsError(
                 "option storageOptions is for addresses such as s3://bucket/store; local paths have none"
             )
-        chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if getattr(self, name)]
-        if len(chosen) > 1:
-            raise SettingsError(f"options {' and '.join(map(name_of, chosen))} say the same thing; give one of them")
+        if not self.namesrv and (self.access_key or self.tls):
+            raise SettingsError("options accessKey, secretKey and tls are for namesrv; nobody asks for them at a path")
+
+    def _check_limits(self) -> None:
+        """Where reading begins and ends."""
         for kind in ("starting", "ending"):
             if getattr(self, f"{kind}_offsets") is not None and getattr(self, f"{kind}_timestamp") is not None:
                 raise SettingsError(f"options {kind}Offsets and {kind}Timestamp say the same thing; give one of them")
@@ -172,13 +193,14 @@ class ReadOptions(_Options):
             raise SettingsError(
                 f"option startingTimestamp is {begin} ms, behind endingTimestamp, {end} ms: nothing lies between"
             )
-        if "group" in (self.starting_offsets, self.ending_offsets) and self.group is None:
+        from_group = "group" in (self.starting_offsets, self.ending_offsets)
+        if from_group and self.group is None:
             raise SettingsError("offsets of a group are asked for; option group says of which one")
-        if self.filter_expression is not None:
-            try:
-                parse_filter(self.filter_expression)
-            except IllegalFilter as error:
-                raise SettingsError(f"option filterExpression is {self.filter_expression[:200]!r}: {error}") from error
+        if self.group and not self.namesrv and not from_group:
+            raise SettingsError(
+                f"option group is {self.group[:200]!r}, but no offsets of it are asked for; "
+                "startingOffsets=group begins where the group is"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,17 @@ def read_schema(options: ReadOptions) -> StructType:
     return StructType([StructField(column_name(name), COLUMNS[column_name(name)]) for name in names])
 
 
+def check_schema(options: ReadOptions, schema: StructType) -> None:
+    """Raise SettingsError for a schema that cannot be read, or that has other columns than options name."""
+    names = columns_of(schema)
+    if options.columns and names != columns_of(read_schema(options)):
+        raise SettingsError(
+            f"option columns names {', '.join(options.columns)}, and the schema {', '.join(names)}; give one of them"
+        )
+    if options.include_properties and PROPERTIES not in names:
+        raise SettingsError(f"option includeProperties is for reads without a schema; put {PROPERTIES} in the schema")
+
+
 def column_name(name: str) -> str:
     """The column of this name, whose capitals do not matter. Raises SettingsError."""
     known = {one.lower(): one for one in COLUMNS}

@@ -79,17 +79,22 @@ def check_names(options: ReadOptions, brokers: Sequence[Broker], states: Sequenc
             continue  # nobody has sent anything yet
         nearest = difflib.get_close_matches(topic, known, n=1)
         raise TopicNotFound(topic, nearest[0] if nearest else None)
-    held = {broker.name: state for broker, state in zip(brokers, states, strict=True)}
+    held = {broker.name: (broker, state) for broker, state in zip(brokers, states, strict=True)}
     wanted = make_wanted(options, ())
-    for option, topic, broker, queue in _iter_named(options):
+    for option, topic, name, queue, offset in _iter_named(options):
         if not wanted.accepts_topic(topic):
             raise SettingsError(f"option {option} names topic {topic!r}, which other options leave out")
-        if broker not in held:
-            raise SettingsError(f"option {option} names broker {broker!r}; there is {', '.join(sorted(held))}")
-        queues = [each.queue for each in held[broker].queues if each.topic == topic]
-        if queue not in queues:
+        if name not in held:
+            raise SettingsError(f"option {option} names broker {name!r}; there is {', '.join(sorted(held))}")
+        broker, state = held[name]
+        queues = [each.queue for each in state.queues if each.topic == topic]
+        if queue in queues:
+            continue
+        if not broker.has_queue(topic, queue):
             has = f"has {', '.join(map(str, queues))}" if queues else "has none"
-            raise SettingsError(f"option {option} names queue {queue} of topic {topic!r}, which {has} at {broker}")
+            raise SettingsError(f"option {option} names queue {queue} of topic {topic!r}, which {has} at {name}")
+        if offset not in (EARLIEST, LATEST):  # nothing was sent to it yet
+            _within(offset, broker, QueueState(topic, queue, 0, 0), option, fail=options.fail_on_data_loss)
 
 
 def is_selected(options: ReadOptions, wanted: Wanted, broker: Broker, queue: QueueState) -> bool:
@@ -139,7 +144,7 @@ def _within(offset: int, broker: Broker, queue: QueueState, option: str, *, fail
     )
     if fail:
         raise loss
-    log.warning("%s", loss)
+    log.warning("lost place=%s what=%s reason=%s", loss.place, loss.what, loss.reason)
     return min(max(offset, queue.begin), queue.end)
 
 
@@ -159,11 +164,12 @@ def _with_ranges(selected: Selected, options: ReadOptions, start: OffsetOf, end:
     return replace(selected, wanted=replace(wanted, ranges=tuple(ranges)))
 
 
-def _iter_named(options: ReadOptions) -> Iterator[tuple[str, str, str, int]]:
-    """Option, topic, broker and queue, of all queues that options name."""
+def _iter_named(options: ReadOptions) -> Iterator[tuple[str, str, str, int, int]]:
+    """Option, topic, broker, queue and offset, of all queues that options name; of `assign`, the earliest."""
     for field in ("assign", "starting_offsets", "ending_offsets"):
         said = getattr(options, field)
         if not isinstance(said, str) and said is not None:
             for topic, brokers in said.items():
                 for broker, queues in brokers.items():
-                    yield from ((name_of(field), topic, broker, queue) for queue in queues)
+                    offsets = queues if isinstance(queues, Mapping) else dict.fromkeys(queues, EARLIEST)
+                    yield from ((name_of(field), topic, broker, *each) for each in offsets.items())

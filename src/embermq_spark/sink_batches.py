@@ -32,6 +32,7 @@ MOST_PROPERTIES_SIZE: Final = 30_000  # brokers add to them
 _UNUSUAL_BLANKS: Final = r"^ |  | $|[\t-\r\x1c-\x1f]"  # others than one between two keys
 _BLANKS: Final = r"[\t-\r\x1c-\x20]"
 _NO_QUEUE: Final = -1
+_NOT_A_QUEUE: Final = -2  # a number below 0 that somebody gave
 
 
 class TopicRows(NamedTuple):
@@ -211,7 +212,8 @@ def _hashes(column: pa.Array) -> Numbers:
 
 
 def _queues(column: pa.Array) -> Numbers:
-    found: Numbers = pc.fill_null(column.cast(pa.int64()), _NO_QUEUE).to_numpy()
+    asked = column.cast(pa.int64())
+    found: Numbers = pc.fill_null(pc.if_else(pc.less(asked, 0), _NOT_A_QUEUE, asked), _NO_QUEUE).to_numpy()
     return found
 
 

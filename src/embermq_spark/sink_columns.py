@@ -27,6 +27,7 @@ from embermq.errors import IllegalMessage, SettingsError
 from embermq.model.message import Message
 from embermq.model.properties import SHARDING_KEY, TIMER_DELIVER_MS
 
+NEAR: Final = 0.7  # how much alike names must be to be taken for each other: most columns too many are no slips
 TEXT: Final = (StringType(),)
 KINDS: Final[Mapping[str, tuple[DataType, ...]]] = {
     "body": (BinaryType(), StringType()),
@@ -61,9 +62,11 @@ def sink_columns(schema: StructType, *, topic: str | None) -> SinkColumns:
     for number, field in enumerate(schema.fields):
         name = known.get(field.name.lower())
         if name is None:
-            near = get_close_matches(field.name.lower(), known, n=1)
-            hint = f"did you mean {known[near[0]]}?" if near else f"a message has {', '.join(KINDS)}"
-            raise SettingsError(f"no column {field.name[:200]!r} can be written; {hint}; select what a message is of")
+            near = get_close_matches(field.name.lower(), known, n=1, cutoff=NEAR)
+            hint = f", did you mean {known[near[0]]}?" if near else ";"
+            raise SettingsError(
+                f"no column {field.name[:200]!r} can be written{hint} a message has {', '.join(KINDS)}: select these"
+            )
         if not any(_is(field.dataType, kind) for kind in KINDS[name]):
             wanted = " or ".join(kind.simpleString() for kind in KINDS[name])
             raise SettingsError(f"column {name} is {field.dataType.simpleString()}; {wanted} is wanted, cast it")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from embermq.errors import EmberError
 from embermq_spark.compat import fit_stream
 from embermq_spark.options import ReadOptions, WriteOptions
-from embermq_spark.schema import columns_of, read_schema
+from embermq_spark.schema import check_schema, read_schema
 
 if TYPE_CHECKING:
     from embermq_spark.sink import BatchSink, StreamSink
@@ -31,9 +32,12 @@ class RocketMQSource(DataSource):
         return make_batch_reader(self._read_options(schema), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from embermq_spark.streams import make_stream_reader
+        from embermq_spark.streams import RefusedStream, make_stream_reader
 
-        return fit_stream(make_stream_reader(self._read_options(schema), schema))
+        try:
+            return fit_stream(make_stream_reader(self._read_options(schema), schema))
+        except EmberError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         from embermq_spark.sink import BatchSink
@@ -46,5 +50,6 @@ class RocketMQSource(DataSource):
         return StreamSink(schema, WriteOptions.parse(self.options), overwrite=overwrite)
 
     def _read_options(self, schema: StructType) -> ReadOptions:
-        columns_of(schema)  # which checks them
-        return ReadOptions.parse(self.options)
+        options = ReadOptions.parse(self.options)
+        check_schema(options, schema)
+        return options

@@ -84,7 +84,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raise it, or log it where options allow for it."""
         if self._options.fail_on_data_loss:
             raise loss
-        log.warning("%s", loss)
+        log.warning("lost place=%s what=%s reason=%s", loss.place, loss.what, loss.reason)
 
 
 def make_patience(limits: Limits) -> Patience:

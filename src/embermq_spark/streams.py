@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from embermq.errors import SettingsError
+from embermq.errors import EmberError, SettingsError
+from embermq_spark.compat import SupportsTriggerAvailableNow
 from embermq_spark.log_stream import LogStream
 from embermq_spark.options import ReadOptions, name_of
 from embermq_spark.queue_stream import QueueStream
@@ -26,3 +31,28 @@ def make_stream_reader(options: ReadOptions, schema: StructType) -> Stream:
             "a stream of the whole log begins at earliest or latest, or at startingTimestamp"
         )
     return LogStream(options, schema)
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a stream that cannot be, and says why as soon as it is asked for anything.
+
+    Of an error while a reader is made, Spark (4.1 to 4.3) would show one of its own last: it closes what there is not.
+    """
+
+    def __init__(self, error: EmberError) -> None:
+        self._error = error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        raise self._error
+
+    def initialOffset(self) -> NoReturn:
+        raise self._error
+
+    def latestOffset(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        raise self._error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from embermq import Message, open_store
 from tests.spark.golden_rows import GoldenStores
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def test_a_damaged_record_fails_the_read_or_is_left_out(
     said = fail(spark, path, **options)
     assert f"{path}/commitlog/" in said
     assert f"damaged record at log position {position}" in said
+    assert "what is left can be read with failOnDataLoss=false" in said
     lenient = spark.read.format("rocketmq").options(failOnDataLoss="false", columns="physicalOffset,body", **options)
     found = {row.physicalOffset for row in lenient.load(str(path)).collect()}
     assert len(found) == 599
@@ -124,10 +126,48 @@ def test_a_log_without_its_middle_is_refused(spark: SparkSession, stores: Golden
     assert f"{65536 * 3:020} is missing, though files before and after it are there" in fail(spark, path)
 
 
-def test_a_stream_says_what_it_misses(spark: SparkSession, stores: GoldenStores, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "said", "now"),
+    [
+        ({"subscribe": "TopicAlfa"}, "no topic 'TopicAlfa'; the nearest name is 'TopicAlpha'", False),
+        ({"path": "/no/where"}, "no store at /no/where: no such directory", False),
+        ({"endingOffsets": "latest"}, "option endingOffsets is for batches; a stream does not end", True),
+    ],
+)
+def test_a_stream_says_what_it_misses(
+    spark: SparkSession, stores: GoldenStores, tmp_path: Path, options: dict[str, str], said: str, now: bool
+) -> None:
     from pyspark.errors import PySparkException
 
-    frame = spark.readStream.format("rocketmq").option("subscribe", "TopicAlfa").load(str(stores.paths["basic"]))
-    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-    with pytest.raises(PySparkException, match="no topic 'TopicAlfa'; the nearest name is 'TopicAlpha'"):
+    frame = spark.readStream.format("rocketmq").options(**{"path": str(stores.paths["basic"]), **options}).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = (writer.trigger(availableNow=True) if now else writer).start()
+    with pytest.raises(PySparkException, match=said) as caught:
         query.awaitTermination(60)
+    assert "UnboundLocalError" not in str(caught.value)  # Spark's own, where a reader cannot be made
+
+
+def test_a_table_cannot_be_made(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW … USING rocketmq"):
+        spark.sql("CREATE TABLE no_table USING rocketmq OPTIONS (path 'data')")
+
+
+def test_a_queue_may_be_named_that_has_no_messages_yet(spark: SparkSession, tmp_path: Path) -> None:
+    with open_store(tmp_path / "data") as store:
+        store.put(Message("orders", b"x"), queue=1)
+    options = {"brokerName": "a", "columns": "queueId"}
+    for named in (
+        {"startingOffsets": '{"orders": {"a": {"0": 0, "1": 0, "2": -2}}}'},
+        {"endingOffsets": '{"orders": {"a": {"0": 0, "3": -1}}}'},
+        {"assign": '{"orders": {"a": [0, 1]}}'},
+    ):
+        rows = spark.read.format("rocketmq").options(**options, **named).load(str(tmp_path / "data")).collect()
+        assert [row.queueId for row in rows] == [1]
+    for offset, said in (
+        ('"0": 3', "offset 3, which startingOffsets says, cannot be read: it has [0, 0)"),
+        ('"4": 0', "names queue 4 of topic 'orders', which has 1 at a"),
+    ):
+        named = {"startingOffsets": f'{{"orders": {{"a": {{{offset}}}}}}}'}
+        assert said in fail(spark, tmp_path / "data", **options, **named)

@@ -222,6 +222,10 @@ def test_a_topic_without_messages_has_no_rows(spark: SparkSession, ember: Served
     subprocess.run(command, check=True, capture_output=True)
     live = Live(ember.namesrv, ember.data)
     assert live.load(spark, subscribe="silent").collect() == []
+    named = {"startingOffsets": '{"silent": {"broker-a": {"3": 0}}}', "subscribe": "silent"}
+    assert live.load(spark, **named).collect() == []
+    named["startingOffsets"] = '{"silent": {"broker-a": {"99": 0}}}'
+    assert "names queue 99 of topic 'silent'" in message_of(spark, lambda: live.load(spark, **named))
     wait_until(lambda: "silent" in (ember.data / "config" / "topics.json").read_text())
     assert live.load_files(spark, subscribe="silent").collect() == []
 

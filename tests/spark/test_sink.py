@@ -94,7 +94,12 @@ def test_a_write_that_fails_leaves_nothing_to_consumers(spark: SparkSession, emb
 @pytest.mark.parametrize(
     ("select", "options", "said"),
     [
-        ("'x' as bdy", {"topic": "t"}, "no column 'bdy' can be written; did you mean body?"),
+        (
+            "'x' as bdy",
+            {"topic": "t"},
+            "no column 'bdy' can be written, did you mean body? a message has body, topic, ",
+        ),
+        ("'x' as body, 1 as price", {"topic": "t"}, "no column 'price' can be written; a message has body, topic, "),
         ("'x' as topic", {}, "column body is missing"),
         ("'x' as body", {}, "nothing says where messages go"),
         ("1 as body", {"topic": "t"}, "column body is int; binary or string is wanted"),
@@ -105,6 +110,7 @@ def test_a_write_that_fails_leaves_nothing_to_consumers(spark: SparkSession, emb
         ("'x' as body, cast(null as string) as topic", {}, "its topic is null or empty"),
         ("'x' as body", {"topic": "no/topic"}, "illegal topic 'no/topic'"),
         ("'x' as body, 9 as queueId", {"topic": "t9"}, "topic 't9' has no queue 9"),
+        ("'x' as body, -1 as queueId", {"topic": "t9"}, "topic 't9' has no queue -1"),
         ("'x' as body, map('a', cast(null as string)) as properties", {"topic": "t"}, "property 'a' is null"),
         ("'x' as body, map('KEYS', 'k') as properties", {"topic": "t"}, "illegal property 'KEYS'"),
         (

@@ -51,7 +51,7 @@ class FastEnds:
         return at
 
     def _find_frame(self, data: bytes, at: int) -> tuple[int, int] | None:
-        """Where header and frame of an END_TRANSACTION end; None if none is there, not whole, or not as it should be."""
+        """Where header and frame of an END_TRANSACTION end; None if none is there, whole and as it should be."""
         if len(data) - at < _LEAST or not data.startswith(_END, at + _HEAD_SIZE):
             return None
         size, header = FRAME_HEAD.unpack_from(data, at)

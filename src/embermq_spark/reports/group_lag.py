@@ -20,9 +20,9 @@ from embermq.admin.cluster import Cluster
 from embermq.admin.groups import list_groups, show_group
 from embermq.scan.searching import StoreSearch
 from embermq_spark.brokers import StoreBroker, find_brokers
-from embermq_spark.option_values import parse_time
+from embermq_spark.option_values import as_texts, parse_time
 from embermq_spark.options import ReadOptions
-from embermq_spark.reports.reading import as_texts, is_chosen, time_of
+from embermq_spark.reports.reading import is_chosen, time_of
 from embermq_spark.selection import make_wanted
 
 SCHEMA: Final = (

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from embermq_spark.option_values import parse_assigned, parse_names
+from embermq_spark.option_values import as_texts, parse_assigned, parse_names
 
 Options = Mapping[str, object]
 
@@ -34,7 +34,7 @@ def options_of_topics(options: Options, pattern: str) -> dict[str, object]:
 
 def is_chosen(options: Options, topic: str) -> Column:
     """Whether the topic that a column names is one that options choose, for messages that lie elsewhere meanwhile."""
-    chosen = {name.lower(): str(value) for name, value in options.items() if name.lower() in _CHOOSING}
+    chosen = {name.lower(): text for name, text in as_texts(options).items() if name.lower() in _CHOOSING}
     for name, text in chosen.items():
         if name == "subscribepattern":
             return F.col(topic).rlike(f"^(?:{text})$")
@@ -78,8 +78,3 @@ def _column(what: str | Column) -> Column:
 
 def _reader(spark: SparkSession, options: Options) -> DataFrameReader:
     return spark.read.format("rocketmq").options(**as_texts(options))
-
-
-def as_texts(options: Options) -> dict[str, str]:
-    """Options as Spark hands them over."""
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}

@@ -15,9 +15,9 @@ from embermq.model.group import HALVES_GROUP
 from embermq.model.properties import PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_CHECK_TIMES
 from embermq.model.topic import GIVEN_UP_TOPIC, HALF_DONE_TOPIC, HALF_TOPIC
 from embermq_spark.brokers import find_brokers
+from embermq_spark.option_values import as_texts
 from embermq_spark.options import ReadOptions
 from embermq_spark.reports.reading import (
-    as_texts,
     either,
     is_chosen,
     milliseconds_between,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import StructField, StructType
+
 from embermq.errors import SettingsError
 from embermq.scan.splits import StorePlace, stored_at
+from embermq_spark.option_values import as_texts
 from embermq_spark.options import ReadOptions, WriteOptions
-from embermq_spark.schema import COLUMNS, DEFAULT_COLUMNS, read_schema
+from embermq_spark.schema import COLUMNS, DEFAULT_COLUMNS, check_schema, column_name, read_schema
 
 
 def read(**given: str) -> ReadOptions:
@@ -63,12 +68,16 @@ def test_an_option_is_known_whatever_its_capitals(name: str) -> None:
     [
         ({"pathh": "x"}, "no option 'pathh' when reading; did you mean path?"),
         ({"zzz": "x"}, "no option 'zzz' when reading; there are accessKey, "),
+        ({"owner": "x", "provider": "rocketmq"}, "a table cannot be made USING rocketmq"),
         ({}, "options path and namesrv: one of them is wanted"),
         ({"path": "x", "namesrv": "h:1"}, "options path and namesrv: one of them is wanted"),
         ({"path": "x", "subscribe": "a", "assign": '{"a": {"b": [0]}}'}, "options subscribe and assign say the same"),
         ({"path": "x", "startingoffsets": "latest", "startingtimestamp": "1"}, "startingOffsets and startingTimestamp"),
         ({"path": "x", "startingoffsets": "group"}, "option group says of which one"),
         ({"path": "x", "accesskey": "a"}, "accessKey and secretKey go together"),
+        ({"path": "x", "accesskey": "a", "secretkey": "b"}, "accessKey, secretKey and tls are for namesrv"),
+        ({"path": "x", "tls": "true"}, "accessKey, secretKey and tls are for namesrv"),
+        ({"path": "x", "group": "g"}, "option group is 'g', but no offsets of it are asked for; startingOffsets=group"),
         ({"path": "x", "subscribepattern": "("}, "option subscribePattern is '(': it is no regular expression"),
         ({"path": "x", "splitsize": "64 furlongs"}, "option splitSize is '64 furlongs': a number of bytes is wanted"),
         ({"path": "x", "splitsize": "0"}, "a number of bytes is wanted"),
@@ -129,6 +138,42 @@ def test_columns_are_chosen_by_name() -> None:
     assert read_schema(read(columns="body,TOPIC")).fieldNames() == ["body", "topic"]
     assert read_schema(read(columns="body", includeproperties="true")).fieldNames() == ["body", "properties"]
     assert read_schema(read(columns=",".join(COLUMNS))).fieldNames() == list(COLUMNS)
+
+
+def schema_of(*names: str) -> StructType:
+    return StructType([StructField(name, COLUMNS[column_name(name)]) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "said"),
+    [
+        ({"columns": "topic"}, ["body"], "option columns names topic, and the schema body; give one of them"),
+        ({"columns": "topic,body"}, ["body", "topic"], "give one of them"),
+        ({"includeproperties": "true"}, ["body"], "put properties in the schema"),
+    ],
+)
+def test_a_schema_and_options_that_contradict_each_other_are_refused(
+    given: dict[str, str], schema: list[str], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        check_schema(read(**given), schema_of(*schema))
+
+
+def test_a_schema_and_options_may_say_the_same() -> None:
+    options = read(columns="TOPIC,body", includeproperties="true")
+    check_schema(options, schema_of("Topic", "body", "properties"))
+    check_schema(options, read_schema(options))
+    check_schema(read(), schema_of("body"))
+
+
+def test_options_of_calls_in_python_may_be_lists_and_mappings() -> None:
+    offsets = {"orders": {"broker-a": {"0": 23}}}
+    given = {"path": [Path("a"), "b"], "subscribe": ["orders", "bills"], "startingOffsets": offsets}
+    options = ReadOptions.parse(as_texts({**given, "includeProperties": True, "minPartitions": 3}))
+    assert options.all_paths == ("a", "b")
+    assert options.subscribe == ("orders", "bills")
+    assert options.starting_offsets == {"orders": {"broker-a": {0: 23}}}
+    assert (options.include_properties, options.min_partitions) == (True, 3)
 
 
 def test_an_unknown_column_is_refused_with_the_nearest_one() -> None:
