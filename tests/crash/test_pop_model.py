@@ -198,6 +198,18 @@ class EnginePopMachine(ServedMachine, PopMachine):
         assert not keys or self.broker._fast.acks.taken > before, "kernels took none of the acks"
 
 
+def test_a_crash_after_the_first_pop_in_any_order_that_follows_one_in_order() -> None:
+    """The ordered one saves the offsets, when nothing was popped yet that they need not know."""
+    machine = PopMachine()
+    machine.open()
+    machine.send(count=1)
+    machine.pop(group=IN_ORDER, invisible_ms=0, most=1)
+    machine.pop(group=IN_ANY_ORDER, invisible_ms=1_000, most=1)
+    machine.crash()
+    machine.pop(group=IN_ANY_ORDER, invisible_ms=0, most=1)
+    machine.teardown()
+
+
 SETTINGS = settings(max_examples=10, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 TestPopModel = PopMachine.TestCase
 TestPopModel.settings = SETTINGS

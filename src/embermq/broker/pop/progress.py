@@ -37,12 +37,13 @@ class PopProgress:
     """How far the pops of each queue are."""
 
     def __init__(self, store: Store, offsets: ConsumerOffsets) -> None:
+        """What the checkpoints in the log say is in the table already."""
         self._store = store
         self._offsets = offsets
         self._given: dict[Key, int] = {}
         self._waiting: deque[_Given] = deque()
-        self._has_popped = False
-        self._position = 0
+        self._has_popped = offsets.saved_position is not None  # somebody, at some time
+        self._position = store.dispatched
 
     def __len__(self) -> int:
         """How many pops wait for the disk."""
@@ -56,8 +57,14 @@ class PopProgress:
 
     def give(self, steps: Sequence[tuple[Key, int]]) -> None:
         """Messages up to these offsets are given away; `place` tells where their checkpoints are, or `undo`."""
-        self._has_popped = True
         self._go_on(steps, self._store.dispatched, _NOT_PLACED)
+
+    def begin(self) -> None:
+        """Somebody pops: from now on, whoever saves the table says in it how far it knows the log.
+
+        Without that its time would have to do, which says little of pops in the moment when it was saved.
+        """
+        self._has_popped = True
 
     def place(self, end: int) -> None:
         """The checkpoints of all that was given since the last time are in the log, before `end`."""

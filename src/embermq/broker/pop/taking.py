@@ -97,6 +97,7 @@ class PopReader:
     def take(self, ask: Ask, *, pop_time: int, revive_queue: int) -> Taking:
         """What there is for `ask`, from as many queues as it takes."""
         taking = Taking(ask, pop_time, FIFO_REVIVE_QUEUE if ask.is_fifo else revive_queue, self._broker)
+        self._progress.begin()
         for topic, kind, queue in self._places(ask):
             if ask.is_fifo:
                 self._take_in_order(taking, topic, queue)
