@@ -34,6 +34,7 @@ from embermq.kernels.pulls import (
     OTHER_WINDOW,
     PLACE_COUNT,
     PULLS,
+    READ_AT,
     REASON,
     RECEIVED,
     RECEIVED_SIZE,
@@ -101,7 +102,8 @@ class FastPulls(ShapeTaker[Puller, _Reader]):
         self._stages = stages
         self._observe = observe
         self._now = now
-        self._log = ReadableLog(tables.store.log_files())
+        files = tables.store.log_files()
+        self._log, self._log_readers = ReadableLog(files), files.readers
         self._queue_numbers = tables.store.queue_table()
         self._memory = memory = PullMemory(out_size=OUT_SIZE, most_places=MOST_PLACES, most_stretches=MOST_STRETCHES)
         memory.numbers[RECEIVED], memory.numbers[RECEIVED_SIZE] = received.address, received.size
@@ -151,6 +153,7 @@ class FastPulls(ShapeTaker[Puller, _Reader]):
                 return 0, NOT_KNOWN
         found = self._now()
         peer.write_places(self._memory.places_address, numbers[PLACE_COUNT], numbers[SIZE])
+        self._log_readers.note(numbers[READ_AT])
         pulls = numbers[PULLS]
         messages = self._note(shapes, runs, ms_each=(found - began) * 1000 / pulls)
         ended = self._now()

@@ -21,6 +21,7 @@ from embermq.files.mapped_file import MappedFile
 from embermq.files.new_files import NewFiles
 from embermq.files.paths import check_no_gap, find_files, is_unused, split_at_gap
 from embermq.files.preparer import Preparer
+from embermq.files.readers import Readers
 from embermq.files.staging import ChunkPool
 from embermq.files.write_buffer import WriteBufferPool
 
@@ -55,6 +56,7 @@ class FileChain:
         self.file_size = file_size
         self.read_only = read_only
         self.files: tuple[MappedFile, ...] = ()
+        self.readers = Readers()
         self.hung: tuple[MappedFile, ...] = ()  # to be deleted, but held by readers
         self._preparer = preparer
         self._pool = pool
@@ -238,6 +240,13 @@ class FileChain:
         for file in self._iter_behind(lambda file: file.flushed):
             file.flush(least_pages)
         return self.flushed
+
+    def forget(self, begin: int, end: int) -> None:
+        """Have the kernel let go of the pages [begin, end), as far as they are on the disk."""
+        for file in self.files:
+            first, last = max(begin - file.start, 0), min(end - file.start, file.size)
+            if first < last and not file.read_only:
+                file.forget_pages(first, last)
 
     def commit(self, least_pages: int = 0) -> int:
         """Bring what only write buffers have into the files; return how far that is. Raises SyncFailed."""

@@ -53,11 +53,19 @@ class FileMap(Holdable):
         finally:
             os.close(descriptor)
 
-    def forget_pages(self) -> None:
-        """Have the kernel let go of the file's pages, as far as they are on the disk; readers find them there again."""
-        with suppress(OSError):  # it is a wish
-            memory.forget(self._map)  # first, because pages that somebody has mapped are kept
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    def forget_pages(self, begin: int, end: int) -> None:
+        """Have the kernel let go of the pages [begin, end), as far as they are on the disk; readers find them there.
+
+        Not if the file is going away.
+        """
+        if not self.acquire():
+            return
+        try:
+            with suppress(OSError):  # it is a wish
+                memory.forget(self._map, begin, end)  # first, because pages that somebody has mapped are kept
+                os.posix_fadvise(self._descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
+        finally:
+            self.release()
 
     def lock_pages(self) -> None:
         """Keep the pages in memory once they are used. Raises OSError where the system forbids it."""

@@ -110,10 +110,10 @@ def is_resident(mapping: memoryview, begin: int, end: int) -> bool:
     return pages.raw.translate(_LOWEST_BIT).find(0) < 0
 
 
-def forget(mapping: memoryview) -> None:
-    """Let go of the pages of a writable map of a file; they are read from it again. Raises OSError."""
+def forget(mapping: memoryview, begin: int, end: int) -> None:
+    """Let go of the pages [begin, end) of a writable map of a file; they are read from it again. Raises OSError."""
     anchor = ctypes.c_char.from_buffer(mapping)
-    if _libc.madvise(ctypes.addressof(anchor), len(mapping), mmap.MADV_DONTNEED) != 0:
+    if _libc.madvise(ctypes.addressof(anchor) + begin, end - begin, mmap.MADV_DONTNEED) != 0:
         raise _last_error()
 
 

@@ -58,10 +58,10 @@ RUN_SHAPE, RUN_PULLS, RUN_RECORDS, RUN_SIZE, RUN_NEXT, RUN_COMMIT = range(6)
 RUN_WIDTH: Final = 6
 
 # What a call knows. The first ones are what it tells.
-REASON, PULLS, SIZE, PLACE_COUNT, RUN_COUNT, STOPPED_SHAPE, STOPPED_OFFSET = range(7)
-RECEIVED, RECEIVED_SIZE, FRAME_LIMIT, HEADER_LIMIT, FILES, FILE_COUNT = range(7, 13)
-_OUT, _OUT_SIZE, _PLACES, _MOST_PLACES, _STRETCHES, _MOST_STRETCHES, _RUNS, _SCRATCH = range(13, 21)
-_KNOWN: Final = 21  # numbers
+REASON, PULLS, SIZE, PLACE_COUNT, RUN_COUNT, STOPPED_SHAPE, STOPPED_OFFSET, READ_AT = range(8)
+RECEIVED, RECEIVED_SIZE, FRAME_LIMIT, HEADER_LIMIT, FILES, FILE_COUNT = range(8, 14)
+_OUT, _OUT_SIZE, _PLACES, _MOST_PLACES, _STRETCHES, _MOST_STRETCHES, _RUNS, _SCRATCH = range(14, 22)
+_KNOWN: Final = 22  # numbers
 
 # Why it stopped, besides what all kernels of shapes tell.
 OTHER_WINDOW: Final = 4  # the next frame asks for an entry that the shape's window does not have
@@ -222,6 +222,9 @@ def _answer(known: int, shapes: int, number: int, out: int) -> tuple[int, int]:
     )  # fmt: skip
     if records == 0:
         return 0, NOT_PLAIN
+    if get(known, PULLS) == 0:
+        entry = get(shape, WINDOW) + (offset - get(shape, WINDOW_BEGIN)) * QUEUE_ENTRY_SIZE
+        put(known, READ_AT, load_i64(entry))  # where readers are, one of them tells
     put(numbers, NEXT_OFFSET, offset + entries)
     put(numbers, HIGH_OFFSET, high)
     put(numbers, LOW_OFFSET, get(shape, LOW))

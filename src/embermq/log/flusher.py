@@ -8,6 +8,8 @@
 A failed sync is final: the kernel may have dropped the pages and call the next sync a
 success. So the failure is kept, every wait ends with it, and nothing is synced again.
 Waits end in time even while the disk hangs, because they wait here, not in the sync.
+
+What is on the disk need not stay in memory for ever: see recent_pages.py.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 from embermq.clock import Clock
 from embermq.errors import FileSealed, FlushTimeout, SyncFailed
 from embermq.files.file_chain import FileChain
+from embermq.log.recent_pages import RecentPages
 from embermq.log.sync_times import SyncTimes
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,7 @@ class FlushTimes:
 class Flusher:
     """Moves `flushed` towards the log's end, and tells who waits for it."""
 
-    def __init__(self, chain: FileChain, *, times: FlushTimes, clock: Clock) -> None:
+    def __init__(self, chain: FileChain, *, times: FlushTimes, recent: RecentPages, clock: Clock) -> None:
         self.flushed = chain.flushed
         self.failure: SyncFailed | None = None
         self.sync_count = 0
@@ -51,6 +54,7 @@ class Flusher:
         self._chain = chain
         self._committed = chain.committed
         self._times = times
+        self._recent = recent
         self._clock = clock
         self._stopping = False
         # A lock that is released by whoever wants something, and taken by the thread before it looks what. A sync
@@ -143,6 +147,7 @@ class Flusher:
             thorough = asked or now - flushed_at >= times.thorough_interval_s
             flushed_at = now if thorough else flushed_at
             self._step(self._chain.flush, 0 if thorough else times.least_pages)
+            self._recent.give_back(self.flushed)
         self._step(self._chain.commit, 0)
         self._step(self._chain.flush, 0)
         if self.failure:

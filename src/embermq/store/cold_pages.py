@@ -1,7 +1,7 @@
 """Keeps what is read far behind from taking the place in memory of what is read all the time.
 
     log    ├────────────────────────────┼──────────────┤
-           cold: pages go once read      hot_bytes: the kernel's own business
+           cold: pages go once read      hot_bytes: the kernel's own business, and that of log/recent_pages.py
 
 Whoever catches up from the beginning of a large log, reads files that nobody will want again soon. The kernel keeps
 their pages, and lets go of others for them: those that consumers at the end of the log will want in a moment, and
@@ -34,12 +34,5 @@ class ColdPages:
 
     def give_back(self) -> None:
         """Have the kernel forget them."""
-        edge = self._chain.flushed - self._hot_bytes
-        for file in self._chain.files[:-1]:
-            if file.start + file.size > edge:
-                return
-            if file.acquire():
-                try:
-                    file.forget_pages()
-                finally:
-                    file.release()
+        edge, file_size = self._chain.flushed - self._hot_bytes, self._chain.file_size
+        self._chain.forget(self._chain.begin, edge // file_size * file_size)

@@ -23,9 +23,11 @@ from embermq.log.key_index import KeyIndex
 from embermq.log.light_offsets import LightOffsets
 from embermq.log.queue_offsets import QueueOffsets
 from embermq.log.queue_table import QueueTable
+from embermq.log.recent_pages import RecentPages
 from embermq.log.recovery import Report
 from embermq.model.delay import parse_delay_levels
 from embermq.store.checkpoint_file import CheckpointFile
+from embermq.store.cold_pages import default_hot_bytes
 from embermq.store.database_queues import DatabaseQueues, no_rocksdict
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout, find_layout
@@ -150,7 +152,8 @@ def _open_locked(
     dispatcher.publish_to(mark.publish)
     _make_mark(mark, layout)
     chain.prepare_next()
-    flusher = Flusher(chain, times=_flush_times(settings), clock=clock)
+    recent = _make_recent(chain, settings, clock)
+    flusher = Flusher(chain, times=_flush_times(settings), recent=recent, clock=clock)
     flusher.start()
     return Parts(
         layout, lock, topics, preparer, commit_log, mark, queues, index, offsets, dispatcher, flusher, checkpoint,
@@ -233,6 +236,16 @@ def _make_chain(
     )
     undo.callback(chain.close)
     return chain, preparer
+
+
+def _make_recent(chain: FileChain, settings: StoreSettings, clock: Clock) -> RecentPages:
+    return RecentPages(
+        chain,
+        least=settings.recent_bytes,
+        growth=settings.recent_bytes_per_s,
+        most=default_hot_bytes() if settings.hot_bytes is None else settings.hot_bytes,
+        clock=clock,
+    )
 
 
 def _load_index(layout: Layout, settings: StoreSettings, clock: Clock) -> KeyIndex | None:

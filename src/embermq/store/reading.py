@@ -108,6 +108,7 @@ def read_queue(
     if not is_filtered and isinstance(queue, ConsumeQueue):
         plain = _read_plain(queue, commit_log.chain, offset, limit=limit, max_bytes=max_bytes)
         if plain:
+            _note_read(commit_log, plain)
             return Found(ReadStatus.FOUND, plain[-1][0] + 1, low, high, plain)
     records: list[tuple[int, int, memoryview]] = []
     status, next_offset, count, size = ReadStatus.NO_MATCH, offset, 0, 0
@@ -130,9 +131,16 @@ def read_queue(
             continue
         records.append((at, entry.position, data))
         count, size, status = count + number, size + entry.size, ReadStatus.FOUND
+    _note_read(commit_log, records)
     if next_offset == offset:
         raise CorruptRecord(offset, f"entry {offset} of the queue is damaged; `ember store verify` tells which")
     return Found(status, next_offset, low, high, records)
+
+
+def _note_read(commit_log: CommitLog, records: Sequence[tuple[int, int, memoryview]]) -> None:
+    """Somebody reads there, and is likely to go on."""
+    if records:
+        commit_log.chain.readers.note(records[0][1])
 
 
 def _read_plain(

@@ -134,6 +134,19 @@ class StoreSettings:
         "does not stay there, so that reading old messages does not slow down others",
     )
 
+    recent_bytes: int = setting(
+        128 * MIB,
+        "bytes",
+        "how much of the log's end stays in memory however fast the log grows; older pages are used again for what "
+        "comes, because new ones cost more than all the rest",
+    )
+    recent_bytes_per_s: int = setting(
+        16 * MIB,
+        "bytes",
+        "by how much that may become more every second, up to hot_bytes: a log that grows slower stays in memory as "
+        "far as that. Where consumers read, it waits for them",
+    )
+
     max_message_size: int = setting(4 * MIB, "bytes", "largest body")
     max_properties_size: int = setting(LARGEST_PROPERTIES, "bytes", "largest properties, with tags and keys")
     max_keys: int = setting(64, "count", "most keys of one message")

@@ -15,6 +15,7 @@ from embermq.errors import FileSealed, FlushTimeout, SyncFailed
 from embermq.files.file_chain import FileChain
 from embermq.files.staging import ChunkPool
 from embermq.log.flusher import Flusher, FlushTimes
+from embermq.log.recent_pages import RecentPages
 from tests.builders import wait_until
 
 SIZE = 8192
@@ -53,7 +54,9 @@ class SlowSync:
 
 
 def a_flusher(chain: FileChain, times: FlushTimes | None = None) -> Flusher:
-    flusher = Flusher(chain, times=times or FlushTimes(), clock=SystemClock())
+    clock = SystemClock()
+    recent = RecentPages(chain, least=SIZE, growth=0, most=SIZE, clock=clock)
+    flusher = Flusher(chain, times=times or FlushTimes(), recent=recent, clock=clock)
     flusher.start()
     return flusher
 

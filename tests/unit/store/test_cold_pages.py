@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from embermq import Message, open_store
-from embermq.files.memory import forget, is_resident, map_file
 from embermq.store.store import Store
 from tests.builders import wait_until
+from tests.pages import skip_unless_forgotten
 
+MIB = 1024 * 1024
 FILE_SIZE = 256 * 1024
 HOT_FILES = 2
 
@@ -33,21 +33,9 @@ def read_all(store: Store) -> int:
     return count
 
 
-def forgets(folder: Path) -> bool:
-    """Whether the file system is on a disk at all."""
-    descriptor, mapping, _ = map_file(folder / "probe", FILE_SIZE, read_only=False)
-    mapping[:] = b"x" * FILE_SIZE
-    os.fsync(descriptor)
-    forget(mapping)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
-    return not is_resident(mapping, 0, FILE_SIZE)
-
-
 @pytest.mark.parametrize("durability", ["sync", pytest.param("async", marks=pytest.mark.slow)])
 def test_what_is_read_far_behind_does_not_stay_in_memory(tmp_path: Path, durability: str) -> None:
-    if not forgets(tmp_path):
-        pytest.skip("this file system keeps its files in memory")
+    skip_unless_forgotten(tmp_path)
     sizes = {"log_file_size": FILE_SIZE, "hot_bytes": HOT_FILES * FILE_SIZE}
     with open_store(tmp_path / "store", durability=durability, flush_interval_ms=50, **sizes) as store:
         fill(store, 8)
@@ -57,3 +45,15 @@ def test_what_is_read_far_behind_does_not_stay_in_memory(tmp_path: Path, durabil
         wait_until(lambda: not any(resident(store)[: -HOT_FILES - 2]))
         assert all(resident(store)[-HOT_FILES - 1 : -1])
         assert read_all(store) == count
+
+
+def test_a_log_that_grows_fast_keeps_its_end_in_memory_alone(tmp_path: Path) -> None:
+    skip_unless_forgotten(tmp_path)
+    with open_store(tmp_path / "store", durability="async", recent_bytes=4 * MIB, recent_bytes_per_s=0) as store:
+        for _ in range(32):
+            store.put_many([Message("orders", b"x" * MIB, queue=0)])
+        (file,) = store.log_files().files
+        store.wait_for_disk(file.written)
+        wait_until(lambda: not any(file.is_resident(begin * MIB, (begin + 1) * MIB) for begin in range(24)))
+        assert file.is_resident(file.written - 4 * MIB, file.written)
+        assert read_all(store) == 32
