@@ -30,7 +30,7 @@ from embermq.log.record_batch import RecordBatch
 from embermq.log.table_append import LARGEST_HEAD, DraftTable, Piece, TableAppended
 
 _LEAST_ROOM: Final = 512  # records
-_OFFERED_SIZE: Final = 1024 * 1024  # bytes of the log
+_OFFERED_SIZE: Final = 2 * 1024 * 1024  # bytes of the log
 _OFFERED_KEYS: Final = 8192
 
 
