@@ -130,8 +130,8 @@ class StoreSettings:
     hot_bytes: int | None = setting(
         None,
         "bytes",
-        "how much of the log's end is left to the system to keep in memory; what is read from files further behind "
-        "does not stay there, so that reading old messages does not slow down others",
+        "how much of the log's end may stay in memory at most; what is read from files further behind does not stay "
+        "there, so that reading old messages does not slow down others",
     )
 
     recent_bytes: int = setting(
