@@ -99,7 +99,7 @@ class Entries(Generic[E]):
         raise NotImplementedError
 
     def find_gap(self, item: Placed) -> int:
-        """The number of an entry that is missing where that of `item` should be, between others; NO_INDEX if none is."""
+        """The number of an entry that is missing where that of `item` should be; NO_INDEX if none is."""
         return NO_INDEX
 
     @property
