@@ -44,6 +44,7 @@ class Entries(Generic[E]):
     layout: struct.Struct
     make: Callable[[Iterable[Any]], E]
     word = "entry"
+    has_gaps = False  # between offsets
 
     def __init__(
         self, folder: Path | None, topic: str, queue: int, segments: Sequence[Segment], file_size: int, views: Views
@@ -358,8 +359,14 @@ class BatchEntries(Entries[BatchEntry]):
         entry = self.read(index)
         if entry is None or entry[:6] != _batch_entry_of(item)[:6]:
             return False
-        before = self.read(index - 1)
-        return before is None or not before.is_valid or before.base_offset + before.count == entry.base_offset
+        return self._follows(index)
+
+    def _follows(self, index: int) -> bool:
+        """Whether the entry's offsets are where they should be after those of the one before it."""
+        before, entry = self.read(index - 1), self.read(index)
+        if before is None or entry is None or not before.is_valid:
+            return True
+        return before.base_offset + before.count == entry.base_offset
 
     def _find_index(self, item: Placed) -> int:
         """Where the entry of `item` is, or should be."""

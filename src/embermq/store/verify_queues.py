@@ -92,6 +92,10 @@ class QueuesCheck:
         self._open_simple(root)
         self._open_batch(root)
 
+    def add(self, entries: AnyEntries) -> None:
+        """Look at one more queue, whose files are elsewhere."""
+        self._queues[entries.topic, entries.queue] = _Checked(entries)
+
     def check(self, batch: RecordsToCheck) -> None:
         """Look the records up in their queues. They come in the order of the log."""
         for piece in batch.pieces:
@@ -288,7 +292,11 @@ class QueuesCheck:
         return not self._log.segment_of(item.position).path.exists()
 
     def _report_orphans(self, entries: AnyEntries, orphans: Iterator[Placed]) -> None:
-        for first, last in _iter_runs(orphans, lambda before, item: item.offset == before.offset + before.count):
+        def follows(before: Placed, item: Placed) -> bool:
+            is_next_in_file = entries.has_gaps and item.position == before.position + before.size
+            return is_next_in_file or item.offset == before.offset + before.count
+
+        for first, last in _iter_runs(orphans, follows):
             path = self._log.segment_of(first.position).path
             which = f"offset {first.offset}" if first is last else f"offsets {first.offset} to {last.offset}"
             detail = f"{entries.topic}/{entries.queue} has no entry for {which}"
