@@ -19,9 +19,10 @@ GOLDEN = ROOT / "tests" / "golden" / "data"
 MAY_IMPORT = {
     "errors": set(),
     "clock": set(),
+    "interrupts": set(),
     "model": {"errors", "clock"},
     "format": {"errors", "clock", "model"},
-    "kernels": {"errors", "clock", "model", "format"},
+    "kernels": {"errors", "clock", "interrupts", "model", "format"},
     "files": {"errors", "clock"},
     "log": {"errors", "clock", "model", "format", "kernels", "files"},
     "store": {"errors", "clock", "model", "format", "kernels", "files", "log"},
@@ -53,7 +54,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("errors", "clock", "model", "format", "kernels", "files", "log", "store", "net", "client", "admin"),
-        *("server", "jobs", "archive", "scan", "compaction", "__version__"),
+        *("server", "jobs", "archive", "scan", "compaction", "interrupts", "__version__"),
     },
     "__main__": {"cli"},
     "": {"errors", "clock", "model", "kernels", "store", "client"},  # embermq/__init__.py: the public names

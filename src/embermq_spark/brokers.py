@@ -63,6 +63,10 @@ class Broker(Protocol):
         """Whether a topic has such a queue, though it may have no messages yet."""
         ...
 
+    def written_queues(self, wanted: Wanted) -> list[tuple[str, int]]:
+        """Topic and number of the queues that messages go to, of wanted topics, whether they have any or not."""
+        ...
+
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """How far a consumer group has read; None if it never read anything here."""
         ...
@@ -93,15 +97,19 @@ class StoreBroker:
         return ToldSearch(state.place, state.files, state.end) if state.is_told else StoreSearch(state)
 
     def knows_topic(self, topic: str) -> bool:
-        return self._find_topic(topic) is not None
+        return topic in self._read_topics()
 
     def has_queue(self, topic: str, queue: int) -> bool:
-        config = self._find_topic(topic)
+        config = self._read_topics().get(topic)
         return config is not None and queue < config.read_queues
 
-    def _find_topic(self, topic: str) -> TopicConfig | None:
+    def written_queues(self, wanted: Wanted) -> list[tuple[str, int]]:
+        configs = [config for config in self._read_topics().values() if wanted.accepts_topic(config.name)]
+        return [(config.name, queue) for config in configs for queue in range(config.write_queues)]
+
+    def _read_topics(self) -> Mapping[str, TopicConfig]:
         table = read_table(StoreFiles(self.place), TOPICS_FILE, decode_topics)
-        return table.topics.get(topic) if table is not None else None
+        return table.topics if table is not None else {}
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         """As the broker last saved it."""

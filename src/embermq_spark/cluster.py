@@ -13,6 +13,7 @@ from embermq.client.connections import parse_addresses
 from embermq.errors import TopicNotFound
 from embermq.scan.broker_files import broker_place
 from embermq.scan.splits import StorePlace
+from embermq.scan.wanted import Wanted
 from embermq_spark.options import ReadOptions
 
 
@@ -56,6 +57,20 @@ class Cluster:
         """Whether a topic has a queue that can be read at a broker. Raises ReadLost."""
         route = self.routes.find_route(topic)
         return route is not None and any(each.broker == broker and each.queue == queue for each in route.read_queues)
+
+    def find_topics(self, wanted: Wanted) -> list[str]:
+        """The wanted topics. Raises ReadLost, or what a user is refused with who may not list topics and names none."""
+        return sorted(filter(wanted.accepts_topic, wanted.topics or self.routes.find_topics()))
+
+    def written_queues(self, broker: str, wanted: Wanted) -> list[tuple[str, int]]:
+        """Topic and number of a broker's queues that messages go to, of wanted topics. Raises ReadLost."""
+        return [
+            (topic, queue.queue)
+            for topic in self.find_topics(wanted)
+            if (route := self.routes.find_route(topic)) is not None
+            for queue in route.write_queues
+            if queue.broker == broker
+        ]
 
     def place_of(self, address: str, scheme: str) -> StorePlace:
         """A broker of this cluster, for scans."""

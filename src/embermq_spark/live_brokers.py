@@ -39,6 +39,9 @@ class SharingBroker(StoreBroker):
     def has_queue(self, topic: str, queue: int) -> bool:
         return self.cluster.has_queue(topic, self.name, queue)
 
+    def written_queues(self, wanted: Wanted) -> list[tuple[str, int]]:
+        return self.cluster.written_queues(self.name, wanted)
+
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         return _find_progress(BrokerQueues(broker_line(self.place), self.name), group, queues)
 
@@ -57,8 +60,7 @@ class PulledBroker:
 
     def look(self, accepts: Accepts = everything) -> StoreState:
         """The queues of all wanted topics. Raises ReadLost, or what the broker refuses with."""
-        known = self.wanted.topics or filter(self.wanted.accepts_topic, self.cluster.routes.find_topics())
-        named = sorted(filter(accepts, known))
+        named = list(filter(accepts, self.cluster.find_topics(self.wanted)))
         queues = [
             (topic, queue.queue)
             for topic in named
@@ -75,6 +77,9 @@ class PulledBroker:
 
     def has_queue(self, topic: str, queue: int) -> bool:
         return self.cluster.has_queue(topic, self.name, queue)
+
+    def written_queues(self, wanted: Wanted) -> list[tuple[str, int]]:
+        return self.cluster.written_queues(self.name, wanted)
 
     def find_group(self, group: str, queues: Sequence[QueueState]) -> GroupOffsets | None:
         return _find_progress(self._queues, group, queues)

@@ -155,6 +155,9 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path) -> None:
     for wrong in (("--topic", "ordrs"), ("--map", "ordrs=again"), ("--topic", "orders", "--map", "bills=again")):
         said = run_ember("archive", "replay", store, *wrong, "--dry-run", code=3).stderr
         assert f"no messages of topic '{wrong[-1].partition('=')[0]}'" in said
+    backwards = ("--since", "2026-02-01", "--until", "2026-01-01", "--out", str(tmp_path / "new"))
+    assert "nothing lies between" in run_ember("archive", "replay", store, *backwards, code=2).stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_dry_run_says_what_would_be_sent(tmp_path: Path) -> None:

@@ -45,8 +45,9 @@ def test_a_table_and_json(spark: SparkSession, store: Path, capsys: pytest.Captu
     assert main(["report", "skew", str(store)]) == 0
     assert capsys.readouterr().out.split()[:4] == ["topic", "brokerName", "queueId", "messages"]
     assert main(["report", "skew", str(store), "--json"]) == 0
-    (row,) = rows_in(capsys.readouterr().out)
+    row, *others = rows_in(capsys.readouterr().out)
     assert (row["topic"], row["messages"], row["share"]) == ("orders", COUNT, 1.0)
+    assert {other["messages"] for other in others} == {0}  # queues of the same topic
 
 
 def test_nothing_to_report_is_told(spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +143,7 @@ def test_times_at_an_axis_are_short(spark_environment: None, milliseconds: float
 def test_a_command_is_not_drowned_by_spark(store: Path, spark_environment: None) -> None:
     command = [sys.executable, "-m", "embermq", "report", "skew", str(store), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    (row,) = rows_in(done.stdout)
+    row, *_ = rows_in(done.stdout)
     assert row["messages"] == COUNT
     said = [line for line in done.stderr.splitlines() if "incubator modules" not in line]  # which Java itself says
     assert said == []

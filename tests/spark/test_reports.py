@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from embermq import Client, Message, open_store
+from embermq.model.topic import TopicConfig
 from tests.e2e.conftest import Served
 from tests.spark.golden_rows import GoldenStores, milliseconds_of
 from tests.spark.report_oracles import copies, given_back, out_of_order, put_off, records_of, unfinished
@@ -70,7 +71,25 @@ def test_skew_counts_bytes_as_rocketmq_does(spark: SparkSession, stores: GoldenS
         if facts["topic"] != "SCHEDULE_TOPIC_XXXX":
             sizes[facts["topic"], facts["queueId"]] += facts["totalSize"]
     found = reports.skew(spark, path=stores.paths["retry-dlq"])
-    assert {(topic, queue): size for topic, queue, size in rows_of(found, "topic", "queueId", "bytes")} == dict(sizes)
+    sized = {(topic, queue): size for topic, queue, size in rows_of(found, "topic", "queueId", "bytes") if size}
+    assert sized == dict(sizes)
+
+
+def test_queues_that_have_none_of_their_topics_messages_count(spark: SparkSession, tmp_path: Path) -> None:
+    from embermq_spark import reports
+
+    with open_store(tmp_path / "store", durability="async", reserve_bytes=0) as store:
+        for topic in ("narrow", "empty"):
+            store.save_topic(TopicConfig(topic, read_queues=4, write_queues=4))
+        store.put_many([Message("narrow", b"x", queue=2) for _ in range(12)])
+    found = reports.skew(spark, path=tmp_path / "store")
+    assert rows_of(found, "topic", "queueId", "messages", "share", "timesMean") == [
+        ("narrow", 2, 12, 1.0, 4.0),
+        *(("narrow", queue, 0, 0.0, 0.0) for queue in (0, 1, 3)),
+    ]
+    assert [row for row in rows_of(found, "messages", "bytes") if not all(row)] == [(0, 0)] * 3
+    of_one = reports.skew(spark, path=tmp_path / "store", assign='{"narrow": {"store": [1, 2]}}')
+    assert rows_of(of_one, "queueId", "messages", "timesMean") == [(2, 12, 2.0), (1, 0, 0.0)]
 
 
 def test_hot_keys(spark: SparkSession, orders: tuple[Path, list[Any]]) -> None:

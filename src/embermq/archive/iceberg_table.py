@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Final
 
 from pyiceberg.catalog.sql import SqlCatalog
@@ -20,7 +21,7 @@ from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsEr
 from pyiceberg.table import Table as LoadedTable
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
-from embermq.archive.errors import ArchiveBusy, ArchiveDamaged
+from embermq.archive.errors import ArchiveBusy, ArchiveDamaged, ArchiveMismatch
 from embermq.archive.rows import DAY, SCHEMA, Part, day_of
 from embermq.archive.state import ArchiveState, decode_json
 from embermq.archive.tables import ICEBERG, ArchivedFile, check_turn
@@ -33,6 +34,7 @@ CATALOG_FILE: Final = "catalog.db"
 NAMESPACE: Final = "ember"
 NAME: Final = "archive"
 PROPERTY: Final = "ember.state"
+_WHOLE_PATHS: Final = "an Iceberg table names its files by their whole paths; bring it back to where it was made"
 _SETTINGS: Final = {
     "write.metadata.delete-after-commit.enabled": "true",  # a stream commits for years
     "write.metadata.previous-versions-max": "100",
@@ -89,7 +91,7 @@ class IcebergTable:
                 transaction.set_properties({PROPERTY: _text(state)})
                 if files:
                     transaction.add_files(
-                        [f"{self._root}/{file.path}" for file in files],
+                        [f"{table.location()}/{file.path}" for file in files],
                         {"ember.batch": str(state.batch), "ember.end": str(state.end)},
                         check_duplicate_files=False,  # their names are new
                     )
@@ -107,7 +109,9 @@ class IcebergTable:
         found = []
         for task in table.scan().plan_files():
             topic, day = task.file.partition[0], task.file.partition[1]
-            found.append(ArchivedFile(task.file.file_path.removeprefix(f"{self._root}/"), Part(topic, day_of(day))))
+            found.append(
+                ArchivedFile(task.file.file_path.removeprefix(f"{table.location()}/"), Part(topic, day_of(day)))
+            )
         return sorted(found)
 
     @cached_property
@@ -124,9 +128,15 @@ class IcebergTable:
         if not (self._folder / CATALOG_FILE).exists():
             return None
         try:
-            return self._catalog.load_table((NAMESPACE, NAME))
+            table = self._catalog.load_table((NAMESPACE, NAME))
         except NoSuchTableError:
             return None
+        except FileNotFoundError as error:
+            raise ArchiveMismatch(self.target.name, f"{_WHOLE_PATHS}: {error.strerror or error}") from error
+        made_at = Path(table.location().removeprefix("file://"))
+        if not (made_at.exists() and made_at.samefile(self._folder)):  # else a copy would change what it was made of
+            raise ArchiveMismatch(self.target.name, f"it was made at {made_at}, and {_WHOLE_PATHS}")
+        return table
 
 
 def _text(state: ArchiveState) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from embermq.cli import archive_replay
 from embermq.cli.archive_source import check_library, find_place, parse_pattern
 from embermq.cli.job_options import add_job_options, open_job
+from embermq.interrupts import minding_interrupts
 
 if TYPE_CHECKING:
     from embermq.archive.job import Archived
@@ -64,6 +65,7 @@ def _add_run(verbs: Nouns[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=run)
 
 
+@minding_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     import threading
 

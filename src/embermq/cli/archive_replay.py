@@ -116,9 +116,13 @@ def _replay_options(arguments: argparse.Namespace) -> ReplayOptions:
 
 
 def _wanted(arguments: argparse.Namespace) -> Wanted:
+    from embermq.errors import SettingsError
     from embermq.model.message import milliseconds_of
     from embermq.scan.wanted import Wanted
 
+    if arguments.since and arguments.until and arguments.since >= arguments.until:
+        since, until = arguments.since.isoformat(), arguments.until.isoformat()
+        raise SettingsError(f"--since {since} is not before --until {until}: nothing lies between")
     return Wanted(
         topics=frozenset(arguments.topic) if arguments.topic else None,
         pattern=arguments.pattern,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from embermq.cli.connect import DEFAULT_NAMESRV, Nouns, add_namesrv, parse_count, parse_moment
+from embermq.interrupts import minding_interrupts
 
 PURPOSES: Final = {
     "lag": "how far groups are behind, in messages and in time",
@@ -56,6 +57,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
 
 
+@minding_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     from embermq.cli.output import print_json, print_note, print_table
     from embermq.jobs.progress import choose_show

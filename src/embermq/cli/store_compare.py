@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embermq.cli.connect import parse_directory
 from embermq.cli.job_options import add_job_options, open_job
+from embermq.interrupts import minding_interrupts
 
 if TYPE_CHECKING:
     from embermq.jobs.compare import Comparison
@@ -27,6 +28,7 @@ def add_command(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=compare)
 
 
+@minding_interrupts()
 def compare(arguments: argparse.Namespace) -> int:
     from embermq.jobs.compare import compare as compare_stores
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embermq.cli.connect import add_safety, parse_directory
 from embermq.cli.job_options import add_job_options, open_job, read_config
+from embermq.interrupts import minding_interrupts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
 
 
+@minding_interrupts()
 def rebuild(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from embermq.cli.job_options import open_job
+from embermq.interrupts import minding_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _SHOWN_RANGES: Final = 3  # of messages that a damage hides, in a line
 
 
+@minding_interrupts()
 def verify(arguments: argparse.Namespace) -> int:
     from embermq.cli.output import print_note
     from embermq.jobs.verify import verify as verify_in_parallel

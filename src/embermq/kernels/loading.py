@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from embermq.errors import CacheUnsafe, CompileFailed, EngineError, EngineMissing
+from embermq.interrupts import holding_interrupts
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -125,7 +126,8 @@ def _load(unwanted: threading.Event) -> None:
     try:
         if not is_complete(folder):
             _compile_apart(folder, unwanted)
-        _import_all(folder, unwanted)
+        with holding_interrupts():
+            _import_all(folder, unwanted)
         if is_kept:
             mark_complete(folder)
             for path in remove_unused(folder):

@@ -26,6 +26,7 @@ from embermq.log.recovery import Report
 from embermq.store.layout import ABORT_FILE, CHECKPOINT_FILE, CONFIG_FOLDER, INDEX_FOLDER, LOG_FOLDER
 from embermq.store.parts import TOPICS_FILE
 from embermq.store.reader import StoreReader
+from embermq.store.verify_compacted import CompactedCheck
 from embermq.store.verify_damage import Damage, DamageKind, DamageList, Hidden
 from embermq.store.verify_files import Views, check_segments, find_segments, usual_size
 from embermq.store.verify_index import IndexCheck
@@ -99,6 +100,7 @@ class StoreCheck:
             log.report_tail()
         self.queues.finish(self.judgement)
         index.finish()
+        CompactedCheck(self.root, self.views, self.damage, self.judgement).run()
         if progress is not None and progress.position > log.end:
             detail = f"it says that the log was safe up to {progress.position}; it ends at {log.end}"
             self.damage.add(self.root / CHECKPOINT_FILE, 0, DamageKind.CHECKPOINT, detail)

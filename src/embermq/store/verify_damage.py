@@ -49,17 +49,42 @@ class Damage:
     hides: tuple[Hidden, ...] = ()  # as far as it is known
 
 
+class NumberedEntry(NamedTuple):
+    """Which entry of its file a damage is in: those side by side are told of as one."""
+
+    name: str
+    number: int
+
+
 class _Found:
-    """A damage while more may become known of what it hides."""
+    """A damage while more may become known of what it hides, and of entries behind it that are damaged, too."""
 
-    __slots__ = ("damage", "hides")
+    __slots__ = ("_entry", "_hides", "_last", "damage")
 
-    def __init__(self, damage: Damage) -> None:
+    def __init__(self, damage: Damage, entry: NumberedEntry | None = None) -> None:
         self.damage = damage
-        self.hides = list(damage.hides)
+        self._hides = list(damage.hides)
+        self._entry = entry
+        self._last = entry
+
+    def take(self, entry: NumberedEntry, hides: Iterable[Hidden]) -> bool:
+        """Be about `entry`, too, if it is the one behind the last; whether it is."""
+        if self._last is None or entry != self._last._replace(number=self._last.number + 1):
+            return False
+        self._last = entry
+        self.hide(hides)
+        return True
+
+    def hide(self, hides: Iterable[Hidden]) -> None:
+        self._hides.extend(hides)
+        if len(self._hides) > 4 * MOST_HIDDEN:
+            self._hides[:] = join_hidden(self._hides)
 
     def finish(self) -> Damage:
-        return replace(self.damage, hides=join_hidden(self.hides))
+        detail = self.damage.detail
+        if self._entry is not None and self._last is not None and self._entry != self._last:
+            detail = f"{self._entry.name} {self._entry.number} to {self._last.number} are wrong; {detail}"
+        return replace(self.damage, detail=detail, hides=join_hidden(self._hides))
 
 
 class DamageList:
@@ -69,6 +94,8 @@ class DamageList:
         self._root = root
         self._found: list[_Found] = []
         self._counts: Counter[tuple[str, DamageKind]] = Counter()
+        self._runs: dict[tuple[str, DamageKind], _Found] = {}  # the last of a file that is about numbered entries
+        self._rest: dict[tuple[str, DamageKind], _Found] = {}  # what is only counted
         self._covers: list[tuple[int, int, _Found]] = []  # positions of the log that are damaged, and by what
 
     def add(
@@ -80,19 +107,34 @@ class DamageList:
         *,
         hides: Iterable[Hidden] = (),
         covers: tuple[int, int] | None = None,
+        entry: NumberedEntry | None = None,
     ) -> None:
         """Add a damage; `covers` are the positions of the log that cannot be read for it."""
         file = str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
-        self.add_found(Damage(file, position, kind, detail, tuple(hides)), covers)
+        damage = Damage(file, position, kind, detail, tuple(hides))
+        run = self._runs.get((file, kind))
+        if entry is None:
+            self.add_found(damage, covers)
+        elif run is None or not run.take(entry, damage.hides):
+            self._runs[file, kind] = self._add(_Found(damage, entry))
 
     def add_found(self, damage: Damage, covers: tuple[int, int] | None = None) -> None:
         """The same for what was found elsewhere."""
-        self._counts[damage.file, damage.kind] += 1
-        if self._counts[damage.file, damage.kind] <= MOST_OF_A_KIND:
-            found = _Found(damage)
+        found = self._add(_Found(damage))
+        if covers is not None and found.damage is damage:
+            self._covers.append((*covers, found))
+
+    def _add(self, found: _Found) -> _Found:
+        """Keep it, or what it hides if there are too many already; returns what is kept."""
+        damage = found.damage
+        place = damage.file, damage.kind
+        self._counts[place] += 1
+        if self._counts[place] <= MOST_OF_A_KIND:
             self._found.append(found)
-            if covers is not None:
-                self._covers.append((*covers, found))
+            return found
+        rest = self._rest.setdefault(place, _Found(Damage(damage.file, 0, damage.kind, "")))
+        rest.hide(damage.hides)
+        return rest
 
     def find_cover(self, position: int) -> int | None:
         """Where the damage begins that covers log `position`; None if none does."""
@@ -102,7 +144,7 @@ class DamageList:
         """The damage that covers the log from `begin` on hides these messages."""
         found = next((found for first, _, found in self._covers if first == begin), None)
         if found is not None:
-            found.hides.extend(hidden)
+            found.hide(hidden)
 
     @property
     def count(self) -> int:
@@ -122,9 +164,8 @@ class DamageList:
     def items(self) -> list[Damage]:
         """Everything in the order in which it was found, and what was too much as one line for each file."""
         rest = [
-            Damage(file, 0, kind, f"{count - MOST_OF_A_KIND} more of this kind in this file")
-            for (file, kind), count in self._counts.items()
-            if count > MOST_OF_A_KIND
+            replace(found.finish(), detail=f"{self._counts[place] - MOST_OF_A_KIND} more of this kind in this file")
+            for place, found in self._rest.items()
         ]
         return [found.finish() for found in self._found] + rest
 

@@ -7,7 +7,7 @@ numbered from the beginning of the queue: in a simple queue the number is the of
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from embermq.format.queue_entry import ENTRY, QueueEntry, is_address, real_of
 from embermq.log.placed import Placed
 from embermq.model.topic import SCHEDULE_TOPIC
 from embermq.store.verify_damage import Hidden, Ranges
-from embermq.store.verify_files import Segment, Views, find_used
+from embermq.store.verify_files import Segment, Views, find_nonzero, find_used
 
 NO_INDEX: Final = -1
 _END_OF_OFFSETS: Final = 1 << 62
@@ -44,6 +44,7 @@ class Entries(Generic[E]):
     layout: struct.Struct
     make: Callable[[Iterable[Any]], E]
     word = "entry"
+    has_gaps = False  # between offsets
 
     def __init__(
         self, folder: Path | None, topic: str, queue: int, segments: Sequence[Segment], file_size: int, views: Views
@@ -97,6 +98,10 @@ class Entries(Generic[E]):
     def find_difference(self, index: int, item: Placed) -> str | None:
         """How the entry differs from its record; None if there is no entry."""
         raise NotImplementedError
+
+    def find_gap(self, item: Placed) -> int:
+        """The number of an entry that is missing where that of `item` should be; NO_INDEX if none is."""
+        return NO_INDEX
 
     @property
     def first_record(self) -> int:
@@ -314,11 +319,25 @@ class BatchEntries(Entries[BatchEntry]):
         return unmatched
 
     def hidden(self, first: int, last: int) -> list[Hidden]:
-        """They begin behind the last entry before them, and end before the next one behind them."""
-        before, behind = self.read(first - 1), self.read(last + 1)
+        """They begin behind the last entry before them, and end before the next one behind them or as the last says."""
+        before, behind, own = self.read(first - 1), self.read(last + 1), self.read(last)
         begin = before.base_offset + before.count if before is not None and before.is_valid else 0
-        end = behind.base_offset if behind is not None and behind.is_valid else begin
+        if behind is not None and behind.is_valid:
+            end = behind.base_offset
+        else:
+            end = own.base_offset + own.count if own is not None and own.is_valid else begin
         return [Hidden(self.topic, self.queue, begin, end)] if begin < end else []
+
+    def hidden_in(self, begin: int, end: int) -> list[Hidden]:
+        """The messages whose entries are in these bytes of the queue."""
+        first, last = begin // self.layout.size, -(-end // self.layout.size)
+        return self.hidden(first, last - 1) if first < last else []
+
+    def find_gap(self, item: Placed) -> int:
+        following = self._search(item.offset, "base_offset")
+        before = self.read(following - 1)
+        is_gap = self.begin < following < self.used and (before is None or not before.is_valid)
+        return following - 1 if is_gap else NO_INDEX
 
     def is_below(self, item: Placed) -> bool:
         first = self.read(self.begin)
@@ -340,8 +359,14 @@ class BatchEntries(Entries[BatchEntry]):
         entry = self.read(index)
         if entry is None or entry[:6] != _batch_entry_of(item)[:6]:
             return False
-        before = self.read(index - 1)
-        return before is None or not before.is_valid or before.base_offset + before.count == entry.base_offset
+        return self._follows(index)
+
+    def _follows(self, index: int) -> bool:
+        """Whether the entry's offsets are where they should be after those of the one before it."""
+        before, entry = self.read(index - 1), self.read(index)
+        if before is None or entry is None or not before.is_valid:
+            return True
+        return before.base_offset + before.count == entry.base_offset
 
     def _find_index(self, item: Placed) -> int:
         """Where the entry of `item` is, or should be."""
@@ -358,13 +383,48 @@ class BatchEntries(Entries[BatchEntry]):
         return NO_INDEX
 
     def _search(self, wanted: int, field: str = "position") -> int:
-        """The first entry whose `field` is `wanted` or more, in a queue that is sorted by it as it should be."""
+        """The first entry there is whose `field` is `wanted` or more, in a queue that is sorted by it as it should be.
 
-        def value_at(index: int) -> int:
+        Entries that are missing say nothing: those behind them are asked instead.
+        """
+        begin = self.begin
+        end = used = self.used
+        while begin < end:
+            middle = (begin + end) // 2
+            asked = self._skip_missing(middle, end)
+            entry = self.read(asked) if asked < end else None
+            if entry is not None and getattr(entry, field) < wanted:
+                begin = asked + 1
+            else:
+                end = middle
+        return self._skip_missing(begin, used)
+
+    def _skip_missing(self, index: int, end: int) -> int:
+        """The first number from `index` on that has an entry; `end` if none before it has."""
+        while index < end:
             entry = self.read(index)
-            return getattr(entry, field) if entry is not None else -1
+            if entry is None:  # in no file, or behind the end of one that is too short
+                index = self._begin_of_next_file(index, end)
+            elif entry.is_valid:
+                return index
+            elif any(entry):
+                index += 1
+            else:
+                index = self._end_of_zeros(index, end)
+        return end
 
-        return bisect_left(range(self.used), wanted, lo=self.begin, key=value_at)
+    def _begin_of_next_file(self, index: int, end: int) -> int:
+        following = bisect_right(self._starts, index * self.layout.size)
+        return self._starts[following] // self.layout.size if following < len(self._starts) else end
+
+    def _end_of_zeros(self, index: int, end: int) -> int:
+        found = self._locate(index)
+        assert found is not None, "zeros lie in a file"
+        segment, at = found
+        nonzero = find_nonzero(self._views.of(segment.path), segment.path, at)
+        if nonzero is None:
+            return self._begin_of_next_file(index, end)
+        return (segment.start + nonzero) // self.layout.size
 
 
 def _batch_entry_of(item: Placed) -> BatchEntry:

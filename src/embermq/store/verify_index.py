@@ -213,6 +213,7 @@ class IndexCheck:
     def _iter_files(self) -> Iterator[IndexEntries]:
         """The files that have entries; those that are none are reported."""
         shape = self._find_shape()
+        before: IndexEntries | None = None
         for path in self._paths:
             view = self._views.of(path)
             if shape is None or len(view) != index_file_size(*shape):
@@ -221,10 +222,19 @@ class IndexCheck:
                 continue
             file = self._open(path, view, *shape)
             self._entry_count += file.count
+            if file.count:
+                self._check_order(before, file)
+                before = file
             if file.is_over:
                 file.check_slots()
             else:
                 yield file
+
+    def _check_order(self, before: IndexEntries | None, file: IndexEntries) -> None:
+        """Files are searched from the last to the first by their times, so their names must have the log's order."""
+        if before is not None and file.latest_begin < before.begin:
+            detail = f"it begins at position {file.begin}, {before.path.name} before it at {before.begin}"
+            self._damage.add(file.path, 0, DamageKind.INDEX, detail)
 
     def _open(self, path: Path, view: memoryview, slots: int, entries: int) -> IndexEntries:
         facts = IndexFacts(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from embermq.format.index_entry import ENTRY, FIRST_ENTRY, decode_index_header, entry_at, slot_at
 from embermq.log.index_file import MAX_SECONDS
-from embermq.store.verify_damage import DamageKind, DamageList, Hidden
+from embermq.store.verify_damage import DamageKind, DamageList, Hidden, NumberedEntry
 
 if TYPE_CHECKING:
     from embermq.kernels.found_records import FoundKeys
@@ -55,6 +55,7 @@ class IndexEntries:
     """The entries of a file from the first to the last. `entry` is the one to look at."""
 
     def __init__(self, facts: IndexFacts, damage: DamageList) -> None:
+        self.path = facts.path
         self._facts = facts
         self._damage = damage
         self._header = decode_index_header(facts.view)
@@ -63,7 +64,7 @@ class IndexEntries:
         self.count = self._end - FIRST_ENTRY
         self.entry = self._read(FIRST_ENTRY) if self.count else _NOTHING
         self.is_over = not self.count or self._may_be_torn()
-        self.begin = min(self._header.begin_position, self.entry[1])
+        self.begin, self.latest_begin = sorted((self._header.begin_position, self.entry[1]))  # one may be damaged
         first_time = facts.store_time_at(self.entry[1]) if self.count else None
         self._begin_time = self._header.begin_time if first_time is None else first_time
         if self.count and facts.is_settled:
@@ -125,7 +126,9 @@ class IndexEntries:
         """Report the entry that is looked at."""
         at = entry_at(self._facts.slots, self._number)
         hides = self._facts.hidden_at(self.entry[1])
-        self._damage.add(self._facts.path, at, DamageKind.INDEX, f"entry {self._number}: {detail}", hides=hides)
+        entry = NumberedEntry("entry", self._number)
+        what = f"entry {self._number}: {detail}"
+        self._damage.add(self._facts.path, at, DamageKind.INDEX, what, hides=hides, entry=entry)
 
     def check_slots(self) -> None:
         """All entries were looked at: compare the slots with what they should lead to."""

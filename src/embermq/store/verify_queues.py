@@ -23,8 +23,8 @@ from embermq.log.queue_kind import QueueKind
 from embermq.model.flags import NOT_QUEUED
 from embermq.model.properties import INNER_MULTI_DISPATCH
 from embermq.store.queues import BATCH_FOLDER, EXTENDED_FOLDER, SIMPLE_FOLDER
-from embermq.store.verify_damage import DamageKind, DamageList, Hidden
-from embermq.store.verify_entries import BatchEntries, EntriesState, SimpleEntries
+from embermq.store.verify_damage import DamageKind, DamageList, Hidden, NumberedEntry
+from embermq.store.verify_entries import NO_INDEX, BatchEntries, EntriesState, SimpleEntries
 from embermq.store.verify_files import MOST_MAPPED, Segment, Views, check_segments, find_segments, usual_size
 from embermq.store.verify_log import Judgement, LogWalk, RecordsToCheck
 
@@ -91,6 +91,10 @@ class QueuesCheck:
         self._begin = log.begin if begin is None else begin
         self._open_simple(root)
         self._open_batch(root)
+
+    def add(self, entries: AnyEntries) -> None:
+        """Look at one more queue, whose files are elsewhere."""
+        self._queues[entries.topic, entries.queue] = _Checked(entries)
 
     def check(self, batch: RecordsToCheck) -> None:
         """Look the records up in their queues. They come in the order of the log."""
@@ -197,9 +201,9 @@ class QueuesCheck:
     def _open_batch(self, root: Path) -> None:
         folders, size = self._find_folders(root / BATCH_FOLDER, QueueKind.BATCH)
         for topic, queue, folder, segments in folders:
-            check_segments(segments, size, self._damage, lambda begin, end: [])
+            entries = BatchEntries(folder, topic, queue, segments, size, self._views, log_begin=self._begin)
+            check_segments(segments, size, self._damage, entries.hidden_in)
             if (topic, queue) not in self._queues or self._kind_of(topic) is QueueKind.BATCH:
-                entries = BatchEntries(folder, topic, queue, segments, size, self._views, log_begin=self._begin)
                 self._queues[topic, queue] = _Checked(entries)
 
     def _find_folders(self, folder: Path, kind: QueueKind) -> tuple[list[tuple[str, int, Path, list[Segment]]], int]:
@@ -266,23 +270,33 @@ class QueuesCheck:
                 continue
             if entries.is_of_former_life(item) or (entries.is_below(item) and self._has_expired(item)):
                 continue
-            difference = entries.find_difference(index, item)
-            if entries.confirmed.holds(index):
+            place = entries.find_gap(item) if index == NO_INDEX else index
+            difference = entries.find_difference(place, item)
+            if entries.confirmed.holds(place):
                 yield item  # another record has its place
             elif difference is not None:
-                path, at = entries.place_of(index)
-                detail = f"{entries.name_of(index)} {difference}"
-                self._damage.add(path, at, DamageKind.QUEUE, detail, hides=[_hidden(item, item)])
-                entries.confirmed.add(index, index + 1)
-            elif not entries.first_record <= index < used:
+                self._report_difference(entries, place, item, difference)
+                entries.confirmed.add(place, place + 1)
+            elif not entries.first_record <= place < used:
                 yield item
+
+    def _report_difference(self, entries: AnyEntries, index: int, item: Placed, difference: str) -> None:
+        path, at = entries.place_of(index)
+        name = entries.name_of(index)
+        entry = NumberedEntry(f"{entries.topic}/{entries.queue} {entries.word}", index)
+        hides = [_hidden(item, item)]
+        self._damage.add(path, at, DamageKind.QUEUE, f"{name} {difference}", hides=hides, entry=entry)
 
     def _has_expired(self, item: Placed) -> bool:
         """Whether the log file of a record is gone: only then are the entries of its records deleted."""
         return not self._log.segment_of(item.position).path.exists()
 
     def _report_orphans(self, entries: AnyEntries, orphans: Iterator[Placed]) -> None:
-        for first, last in _iter_runs(orphans, lambda before, item: item.offset == before.offset + before.count):
+        def follows(before: Placed, item: Placed) -> bool:
+            is_next_in_file = entries.has_gaps and item.position == before.position + before.size
+            return is_next_in_file or item.offset == before.offset + before.count
+
+        for first, last in _iter_runs(orphans, follows):
             path = self._log.segment_of(first.position).path
             which = f"offset {first.offset}" if first is last else f"offsets {first.offset} to {last.offset}"
             detail = f"{entries.topic}/{entries.queue} has no entry for {which}"

@@ -6,32 +6,40 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from embermq.model.properties import SHARDING_KEY
+from embermq_spark.offset_table import written_queues
 from embermq_spark.reports.reading import property_of, read_messages
 
 
 def skew(spark: SparkSession, **options: object) -> DataFrame:
-    """Messages and bytes of every queue, the fullest first.
+    """Messages and bytes of every queue of a topic that has any, the fullest first; those that have none, too.
 
-    `timesMean` compares a queue with the mean of those of its topic that have messages: 1 is even.
+    `timesMean` compares a queue with the mean of its topic's: 1 is even.
     """
     columns = ("topic", "brokerName", "queueId", "storeSize", "storeTimestamp")
+    nothing = {"storeSize": F.lit(None).cast("int"), "storeTimestamp": F.lit(None).cast("timestamp")}
     queues = (
         read_messages(spark, options, columns)
+        .unionByName(written_queues(spark, options).withColumns(nothing))
         .groupBy("topic", "brokerName", "queueId")
         .agg(
-            F.count("*").alias("messages"),
-            F.sum("storeSize").alias("bytes"),
+            F.count("storeSize").alias("messages"),
+            F.coalesce(F.sum("storeSize"), F.lit(0)).alias("bytes"),
             F.min("storeTimestamp").alias("firstStored"),
             F.max("storeTimestamp").alias("lastStored"),
         )
     )
     of_topic = Window.partitionBy("topic")
-    return queues.select(
-        "topic", "brokerName", "queueId", "messages", "bytes",
-        F.round(F.col("messages") / F.sum("messages").over(of_topic), 4).alias("share"),
-        F.round(F.col("messages") / F.avg("messages").over(of_topic), 2).alias("timesMean"),
-        "firstStored", "lastStored",
-    ).orderBy(F.desc("messages"), "topic", "brokerName", "queueId")  # fmt: skip
+    return (
+        queues.withColumn("ofTopic", F.sum("messages").over(of_topic))
+        .where(F.col("ofTopic") > 0)
+        .select(
+            "topic", "brokerName", "queueId", "messages", "bytes",
+            F.round(F.col("messages") / F.col("ofTopic"), 4).alias("share"),
+            F.round(F.col("messages") / F.avg("messages").over(of_topic), 2).alias("timesMean"),
+            "firstStored", "lastStored",
+        )
+        .orderBy(F.desc("messages"), "topic", "brokerName", "queueId")
+    )  # fmt: skip
 
 
 def hot_keys(spark: SparkSession, *, top: int = 20, **options: object) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,23 @@ def test_a_batch_that_another_job_was_faster_with_is_refused(tmp_path: Path, for
     with pytest.raises(ArchiveBusy, match="another job"):
         table.commit(replace(state, end=state.end + 1), [])
     assert table.find_state() == state
+
+
+def test_an_iceberg_archive_that_was_copied_leaves_the_first_alone(tmp_path: Path) -> None:
+    fill(tmp_path / "store")
+    archive(tmp_path / "store", tmp_path / "first", "iceberg")
+    shutil.copytree(tmp_path / "first", tmp_path / "copy")
+    fill(tmp_path / "store", 2)
+    before = snapshot(tmp_path)
+    with pytest.raises(ArchiveMismatch, match=r"made at .*/first, and an Iceberg table names its files"):
+        archive(tmp_path / "store", tmp_path / "copy", "iceberg")
+    assert snapshot(tmp_path) == before
+    (tmp_path / "link").symlink_to(tmp_path / "first")  # the same folder by another name
+    archive(tmp_path / "store", tmp_path / "link", "iceberg")
+    assert rows_of_archive(tmp_path / "first", "iceberg") == rows_of_store(tmp_path / "store")
+    (tmp_path / "first").rename(tmp_path / "moved")
+    with pytest.raises(ArchiveMismatch, match="bring it back"):
+        open_table(str(tmp_path / "moved")).find_state()
 
 
 def test_rows_are_in_folders_by_topic_and_day(tmp_path: Path) -> None:

@@ -313,6 +313,35 @@ def batch_base(scene: Scene) -> Planted:
     return in_batch_entry(scene, 28, struct.pack(">q", 100_000))
 
 
+def batch_entry_missing(scene: Scene) -> Planted:
+    return in_batch_entry(scene, 0, bytes(BATCH_ENTRY_SIZE))
+
+
+def batch_file_missing(scene: Scene) -> Planted:
+    _, second, *_ = sorted((scene.path / "batchconsumequeue/batches/0").iterdir())
+    second.unlink()
+    return Planted(
+        str(second.relative_to(scene.path)), 0, ("file",), ("batches", 0, 3 * scene.chance.randrange(20, 40))
+    )
+
+
+def batch_file_cut(scene: Scene) -> Planted:
+    _, second, *_ = sorted((scene.path / "batchconsumequeue/batches/0").iterdir())
+    kept = scene.chance.randrange(1, 20)
+    second.write_bytes(second.read_bytes()[: kept * BATCH_ENTRY_SIZE])
+    return Planted(str(second.relative_to(scene.path)), 0, ("file",), ("batches", 0, 3 * (20 + kept)))
+
+
+def queues_swapped(scene: Scene) -> Planted:
+    """Every entry of two queues is wrong: of each file that is one line."""
+    one, other = scene.chance.sample(range(4), 2)
+    topic = scene.path / "consumequeue/orders"
+    (topic / str(one)).rename(topic / "between")
+    (topic / str(other)).rename(topic / str(one))
+    (topic / "between").rename(topic / str(other))
+    return Planted(f"consumequeue/orders/{one}/{0:020d}", 0, ("queue",), ("orders", one, scene.chance.randrange(100)))
+
+
 def in_index(scene: Scene, at: int, data: bytes) -> Planted:
     """Write over bytes of an entry that is not the first: what that says of seconds counts for nothing."""
     file = scene.an_index_file()
@@ -390,6 +419,16 @@ def index_file_missing(scene: Scene) -> Planted:
     return Planted(scene.log_file(record), first, ("unindexed",), place(record))
 
 
+def index_files_swapped(scene: Scene) -> Planted:
+    files = sorted((scene.path / "index").iterdir())
+    number = scene.chance.randrange(len(files) - 1)
+    earlier, later = files[number : number + 2]
+    earlier.rename(scene.path / "between")
+    later.rename(earlier)
+    (scene.path / "between").rename(later)
+    return Planted(f"index/{later.name}", 0, ("index",))
+
+
 def index_file_foreign(scene: Scene) -> Planted:
     (scene.path / "index" / "old").write_bytes(b"?")
     return Planted("index/old", 0, ("file",))
@@ -417,9 +456,10 @@ FAULTS: tuple[Callable[[Scene], Planted], ...] = (
     log_file_missing, log_file_foreign, queue_offset, queue_number, entry_position, entry_size, entry_tags,
     entry_of_another, last_entries, entries_missing, entry_too_many, queue_file_missing, queue_file_cut,
     queue_begins_too_late, batch_queue_begins_too_late, queue_file_foreign, queue_folder_missing, batch_position,
-    batch_base, index_hash, index_position, index_seconds, index_chain, index_slot, index_begin_time,
-    index_end_time, index_end_position, index_used_slots, index_count, index_file_cut, index_file_missing,
-    index_file_foreign, checkpoint_ahead, topics_unreadable,
+    batch_base, batch_entry_missing, batch_file_missing, batch_file_cut, queues_swapped, index_hash, index_position,
+    index_seconds, index_chain, index_slot, index_begin_time, index_end_time, index_end_position, index_used_slots,
+    index_count, index_file_cut, index_file_missing, index_files_swapped, index_file_foreign, checkpoint_ahead,
+    topics_unreadable,
 )  # fmt: skip
 
 

@@ -18,7 +18,12 @@ from embermq.store.verify import Damage, Verdict, verify_store
 from tests.builders import a_store, some_messages
 from tests.unit.jobs.faults import FAULTS, Planted, Scene, a_scene, a_varied_store
 
-PLANTS_PER_KIND = 5  # of 51 kinds: 255 in all
+FAULT_OF = {fault.__name__: fault for fault in FAULTS}
+ONE_LINE = (
+    "body", "log_file_missing", "entries_missing", "batch_position", "batch_entry_missing",
+    "batch_file_missing", "batch_file_cut",
+)  # fmt: skip
+PLANTS_PER_KIND = 5  # of 56 kinds: 280 in all
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,9 +73,29 @@ def test_a_planted_fault_is_found_at_its_place(sound: Scene, tmp_path: Path, fau
         assert any(is_named(planted, damage) for damage in verdict.damage), (planted, verdict.damage)
         if planted.hides is not None:
             assert any(is_hidden(planted.hides, damage) for damage in verdict.damage), (planted, verdict.damage)
-        if seed == 0:
-            assert in_order(verdict) == in_order(plainly(path))
+        assert in_order(verdict) == in_order(plainly(path))
         shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("fault", [FAULT_OF[name] for name in ONE_LINE], ids=ONE_LINE)
+@pytest.mark.parametrize("range_size", [700, 9_000, 1 << 20])
+def test_one_thing_that_is_broken_is_one_line(sound: Scene, tmp_path: Path, fault: Any, range_size: int) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(sound.path, path)
+    planted = fault(Scene(path, sound.records, random.Random(range_size)))
+    (damage,) = verified(path, range_size=range_size).damage
+    assert is_named(planted, damage)
+
+
+def test_entries_side_by_side_that_are_wrong_are_told_of_as_one(sound: Scene, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(sound.path, path)
+    FAULT_OF["queues_swapped"](Scene(path, sound.records, random.Random(1)))
+    damage = verified(path).damage
+    assert len(damage) == 4  # two files of two queues
+    assert {(each.queue, each.begin, each.end) for damaged in damage for each in damaged.hides} == {
+        (queue, *offsets) for queue in {each.hides[0].queue for each in damage} for offsets in ((0, 100), (100, 150))
+    }
 
 
 def is_named(planted: Planted, damage: Damage) -> bool:
