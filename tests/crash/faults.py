@@ -16,6 +16,7 @@ as writing back a page, is not seen: for that there is test_power_loss.py.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import signal
@@ -25,6 +26,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
+
+from embermq.files import memory
 
 DESCRIPTOR_CALLS = ("fdatasync", "fsync", "pwrite", "pwritev", "ftruncate", "posix_fallocate")
 PATH_CALLS = ("replace", "link", "unlink", "mkdir", "rmdir")
@@ -134,7 +137,9 @@ class Faults:
         for name in PATH_CALLS:
             self._patch(os, name, self._wrap_path_call(name))
         self._patch(os, "open", self._wrap_open())
-        self._patch(mmap, "mmap", _watched_map(self))
+        watched = _watched_map(self)
+        self._patch(mmap, "mmap", watched)
+        self._patch(memory, "_map", self._wrap_map(watched))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,6 +196,14 @@ class Faults:
 
         return wrapped
 
+    def _wrap_map(self, watched: type[mmap.mmap]) -> Callable[..., Any]:
+        original = memory._map
+
+        def wrapped(descriptor: int, size: int, *, read_only: bool) -> Any:
+            return original(descriptor, size, read_only=True) if read_only else watched(descriptor, size)
+
+        return wrapped
+
 
 def path_of(descriptor: int) -> str:
     """The path that a descriptor was opened with."""
@@ -198,10 +211,17 @@ def path_of(descriptor: int) -> str:
 
 
 def _watched_map(faults: Faults) -> type[mmap.mmap]:
-    """A class of maps that tells `faults` of every store."""
+    """A class of maps that tells `faults` of every store, and can all that is asked of a view of one."""
 
     class WatchedMap(mmap.mmap):
         path: str
+
+        @property
+        def obj(self) -> ctypes.Array[ctypes.c_ubyte]:
+            return (ctypes.c_ubyte * len(self)).from_buffer(self)
+
+        def toreadonly(self) -> memoryview:
+            return memoryview(self).toreadonly()
 
         def __new__(cls, descriptor: int, *arguments: Any, **options: Any) -> Self:
             made = super().__new__(cls, descriptor, *arguments, **options)
