@@ -15,7 +15,7 @@ from tests.compat.popping import Popper, bodies, handle
 from tests.compat.scene import Scene
 
 REVIVED_S = 40.0  # RocketMQ revives some seconds after the time is up
-SHORT_MS = 4_000
+SHORT_MS = 8_000  # long enough for all that is done with them before it is over
 LONGER_MS = 8_000
 LATE_MS = 6_000  # by when what is revived has come
 
