@@ -166,6 +166,28 @@ def test_what_belongs_to_nobody_is_not_revived(tmp_path: Path, gone: str) -> Non
     with_broker(tmp_path, work, clock=clock)
 
 
+def test_messages_of_a_topic_that_is_made_again_are_not_taken_for_those_of_the_old_one(tmp_path: Path) -> None:
+    clock = SteppedClock()
+
+    async def work(broker: Broker) -> None:
+        client = PopClient(broker)
+        await client.send(TOPIC, b"old")
+        await client.pop()
+        broker.topics.delete(TOPIC)
+        clock.advance(ms=100)
+        for body in (b"new", b"popped, and not acknowledged"):
+            await client.send(TOPIC, body)
+        first, _ = await client.pop()
+        assert first.body == b"new"
+        assert (await client.ack(first)).code == 0
+        for _ in range(5):
+            clock.advance(ms=3_000)
+            await revive(broker, clock)
+        assert [each.body for each in await client.pop()] == [b"popped, and not acknowledged"]
+
+    with_broker(tmp_path, work, clock=clock)
+
+
 def test_a_directory_of_rocketmq_is_continued(golden: Golden) -> None:
     """RocketMQ stopped with pops that were neither acknowledged nor revived."""
     clock = SteppedClock(1_794_776_100_000)
