@@ -166,6 +166,29 @@ def test_what_belongs_to_nobody_is_not_revived(tmp_path: Path, gone: str) -> Non
     with_broker(tmp_path, work, clock=clock)
 
 
+def test_a_message_whose_properties_leave_no_room_for_a_handle_comes_again_all_the_same(tmp_path: Path) -> None:
+    clock = SteppedClock()
+
+    async def work(broker: Broker) -> None:
+        client = PopClient(broker)
+        for body, size in ((b"full", 32_600), (b"fuller", 32_650), (b"usual", 10)):
+            assert (await client.send(TOPIC, body, large="x" * size)).code == 0
+        assert len(await client.pop()) == 3
+        for _ in range(4):
+            clock.advance(ms=3_000)
+            await revive(broker, clock)
+        found = [each for _ in range(3) for each in await client.pop()]
+        assert sorted((each.body, each.retries) for each in found) == [(b"full", 1), (b"fuller", 1), (b"usual", 1)]
+        for each in found:
+            assert (await client.ack(each)).code == 0
+        for _ in range(6):
+            clock.advance(ms=3_000)
+            await revive(broker, clock)
+        assert await client.pop() == []
+
+    with_broker(tmp_path, work, clock=clock)
+
+
 def test_messages_of_a_topic_that_is_made_again_are_not_taken_for_those_of_the_old_one(tmp_path: Path) -> None:
     clock = SteppedClock()
 
