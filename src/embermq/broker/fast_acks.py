@@ -177,13 +177,14 @@ class FastAcks(ShapeTaker[AskingPeer, _Acker]):
 
     def _learn(self, peer: AskingPeer, begin: int, end: int) -> bool:
         """Learn the shape of the ack that comes next, unless so many were learned in vain that it is not worth it."""
-        acker = self._readers.get(peer) or _Acker()
-        if acker.credit < _LEARNING_COST or peer.is_closed:
+        acker = self._readers.get(peer)
+        if peer.is_closed or (acker is not None and acker.credit < _LEARNING_COST):
             return False
         frame = find_frame(self._received.view, begin, end, _ACK)
         if frame is None:
             return False
-        self._readers[peer] = acker
+        if acker is None:
+            acker = self._readers[peer] = _Acker()
         acker.credit -= _LEARNING_COST
         shape = shape_of(frame)
         if shape is None:

@@ -169,7 +169,7 @@ def _deliver_time(properties: Mapping[str, str], now: int) -> int:
     text = properties[name]
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
-        raise IllegalMessage(f"{name} is {text[:80]!r}; a whole number is wanted")
+        raise IllegalMessage(f"{name} is {text[:80]!r}; a whole number of at most {_MOST_DIGITS} digits is wanted")
     value = int(text)
     if name == TIMER_DELAY_SEC:
         return now + value * 1000

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from embermq.broker.topics import BrokerTopics
 from embermq.clock import Clock
 from embermq.errors import CorruptRecord, OutOfRange
-from embermq.format.record import DraftFields, Record
+from embermq.format.record import MAX_PROPERTIES_SIZE, DraftFields, Record
 from embermq.format.timer_unit import DELETE, ROLL
 from embermq.model.properties import (
     REAL_QUEUE,
@@ -96,11 +96,13 @@ class TimedMessages:
 
 
 def _with_times(properties: bytes, times: bytes) -> bytes:
-    """The properties as they are in the record, with ours behind them."""
+    """The properties as they are in the record, with ours behind them; without, where there is no room for them."""
+    before = properties
     if _ENQUEUED in properties:  # it was put again on the way
         new = parse_properties(times)
         properties = format_properties({n: v for n, v in parse_properties(properties).items() if n not in new})
-    return (properties if properties.endswith(b"\x02") else properties + b"\x02") + times
+    whole = (properties if properties.endswith(b"\x02") else properties + b"\x02") + times
+    return whole if len(whole) <= MAX_PROPERTIES_SIZE else before
 
 
 def _draft(record: Record, topic: bytes, queue: int, properties: bytes) -> DraftFields:

@@ -118,11 +118,12 @@ def popped_of(answer: Command, topic: str, group: str) -> list[Popped]:
     places = [(kind, int(queue), int(offset)) for kind, queue, offsets in rows for offset in offsets.split(",")]
     found = []
     for (kind, queue, offset), record in zip(places, _records(answer.data), strict=True):
-        assert (record.topic, record.queue, record.offset) == (topic, queue, offset)
+        real = topic if kind == "0" else retry_topic_of(topic, group, version=int(kind))
+        told = topic if POP_CK in record.property_map() else real
+        assert (record.topic, record.queue, record.offset) == (told, queue, offset)
         made = f"{starts[kind, str(queue)]} {fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']} {kind}"
         handle = record.property_map().get(POP_CK, f"{made} broker-a {queue} {offset}")
         assert handle.startswith(made)
-        real = topic if kind == "0" else retry_topic_of(topic, group, version=int(kind))
         found.append(Popped(record.body, real, queue, offset, record.reconsume_times, handle))
     return found
 

@@ -250,6 +250,7 @@ def test_a_short_time_goes_straight_to_the_revive_topic(tmp_path: Path) -> None:
         ({"invisibleTime": -1}, ResponseCode.INVALID_PARAMETER, "allowed are"),
         ({"invisibleTime": 10**12}, ResponseCode.INVALID_PARAMETER, "allowed are"),
         ({"invisibleTime": "soon"}, ResponseCode.INVALID_PARAMETER, "no number"),
+        ({"consumerGroup": "g" * 242}, ResponseCode.INVALID_PARAMETER, "256 characters, limit 255"),
         ({"topic": "writeonly", "queueId": 0}, ResponseCode.NO_PERMISSION, "read permission"),
         ({"consumerGroup": "no group!"}, ResponseCode.INVALID_PARAMETER, "no group!"),
         ({"attemptId": "a" * 257, "order": "true"}, ResponseCode.INVALID_PARAMETER, "at most 256"),

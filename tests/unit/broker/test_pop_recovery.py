@@ -13,7 +13,7 @@ from embermq.broker.broker import Broker
 from embermq.broker.settings import BrokerSettings
 from embermq.format.lenient_json import parse_lenient
 from embermq.format.tables import decode_offsets
-from embermq.model.pop import REVIVE_GROUP, retry_topic_of, revive_topic_of
+from embermq.model.pop import REVIVE_GROUP, Checkpoint, Delivery, retry_topic_of, revive_topic_of
 from tests.conftest import Golden
 from tests.unit.broker.brokers import until, with_broker
 from tests.unit.broker.peers import SteppedClock
@@ -162,6 +162,76 @@ def test_what_belongs_to_nobody_is_not_revived(tmp_path: Path, gone: str) -> Non
             await revive(broker, clock)
         assert broker.topics.find(retry_topic_of(TOPIC, GROUP)) is None
         assert [queue.pending for queue in broker.pops.revival.figures()] == [0] * 8
+
+    with_broker(tmp_path, work, clock=clock)
+
+
+def test_a_message_whose_properties_leave_no_room_for_a_handle_comes_again_all_the_same(tmp_path: Path) -> None:
+    clock = SteppedClock()
+
+    async def work(broker: Broker) -> None:
+        client = PopClient(broker)
+        for body, size in ((b"full", 32_600), (b"fuller", 32_650), (b"usual", 10)):
+            assert (await client.send(TOPIC, body, large="x" * size)).code == 0
+        assert len(await client.pop()) == 3
+        for _ in range(4):
+            clock.advance(ms=3_000)
+            await revive(broker, clock)
+        found = [each for _ in range(3) for each in await client.pop()]
+        assert sorted((each.body, each.retries) for each in found) == [(b"full", 1), (b"fuller", 1), (b"usual", 1)]
+        for each in found:
+            assert (await client.ack(each)).code == 0
+        for _ in range(6):
+            clock.advance(ms=3_000)
+            await revive(broker, clock)
+        assert await client.pop() == []
+
+    with_broker(tmp_path, work, clock=clock)
+
+
+def test_what_cannot_be_revived_keeps_nothing_else_waiting(tmp_path: Path) -> None:
+    """A checkpoint of RocketMQ's, say, whose retry topic can have no name."""
+    clock, long = SteppedClock(), "g" * 250
+
+    async def work(broker: Broker) -> None:
+        client = PopClient(broker)
+        await client.send(TOPIC, b"comes again")
+        broker.groups.read(long)
+        bad = Checkpoint(Delivery(TOPIC, long, 0, 0, clock.now_ms(), "broker-a"), (0,), 1_000)
+        await broker.puts.put([broker.pops.log.checkpoint(bad, 0)])
+        await client.pop()
+        for _ in range(8):
+            clock.advance(ms=3_000)
+            await revive(broker, clock)
+        (found,) = await client.pop(invisibleTime=600_000)
+        assert (found.body, found.retries) == (b"comes again", 1)
+        assert [queue.pending for queue in broker.pops.revival.figures()] == [1]  # it is tried again
+        broker.groups.delete(long)
+        clock.advance(ms=60_000)
+        await revive(broker, clock)
+        assert [queue.pending for queue in broker.pops.revival.figures()] == [0]
+
+    with_broker(tmp_path, work, clock=clock, settings=BrokerSettings(revive_queues=1))
+
+
+def test_messages_of_a_topic_that_is_made_again_are_not_taken_for_those_of_the_old_one(tmp_path: Path) -> None:
+    clock = SteppedClock()
+
+    async def work(broker: Broker) -> None:
+        client = PopClient(broker)
+        await client.send(TOPIC, b"old")
+        await client.pop()
+        broker.topics.delete(TOPIC)
+        clock.advance(ms=100)
+        for body in (b"new", b"popped, and not acknowledged"):
+            await client.send(TOPIC, body)
+        first, _ = await client.pop()
+        assert first.body == b"new"
+        assert (await client.ack(first)).code == 0
+        for _ in range(5):
+            clock.advance(ms=3_000)
+            await revive(broker, clock)
+        assert [each.body for each in await client.pop()] == [b"popped, and not acknowledged"]
 
     with_broker(tmp_path, work, clock=clock)
 

@@ -80,6 +80,29 @@ def test_a_message_comes_when_it_is_due_and_not_before(tmp_path: Path, name: str
     with_broker(tmp_path / "store", work, clock=clock)
 
 
+@pytest.mark.parametrize("has_kernels", [False, True])
+@pytest.mark.parametrize("size", [32_450, 32_540, 32_580])
+def test_a_message_whose_properties_leave_no_room_for_times_comes_all_the_same(
+    tmp_path: Path, size: int, has_kernels: bool
+) -> None:
+    clock = a_clock()
+
+    async def work(broker: Broker) -> None:
+        if has_kernels:
+            assert broker.timers is not None
+            broker.timers.use_kernels()
+        for body in (b"first", b"second"):
+            answer = await Client(broker).send(body=body, large="x" * size, TIMER_DELAY_SEC="3")
+            assert answer.code == 0, answer.remark
+        await enqueued(broker)
+        clock.advance(ms=3_000)
+        await arrive(broker, [b"first", b"second"])
+        (delivered, _) = broker.store.get("orders", queue=0, offset=0)
+        assert delivered.properties["large"] == "x" * size
+
+    with_broker(tmp_path / "store", work, clock=clock)
+
+
 @pytest.mark.parametrize("durability", ["sync", "async", "pooled"])
 def test_many_messages_come_once_each_and_in_order(tmp_path: Path, durability: str) -> None:
     clock = a_clock()

@@ -304,17 +304,17 @@ class TransactionHandlers:
         self._count(turn, submitted)
 
     def _count(self, turn: Sequence[_End], submitted: Submitted) -> None:
-        ended = Counter(end.topic for end in turn)
-        for topic, count in ended.items():
+        for topic, count in Counter([end.topic for end in turn]).items():
             self._counts.add(topic, -count)
-        self._counts.committed.update(end.topic for end in turn if end.draft is not None)
-        self._counts.rolled_back.update(end.topic for end in turn if end.is_rollback)
-        places = [(end.topic, end.queue) for end in turn if end.draft is not None]
-        sizes: Counter[tuple[str, int]] = Counter()
-        for place, size in zip(places, submitted.sizes, strict=False):
-            sizes[place] += size
-        for place, count in Counter(places).items():
-            self._statistics.count_put(*place, count, sizes[place])
+        committed = [(end.topic, end.queue) for end in turn if end.draft is not None]
+        self._counts.committed.update([topic for topic, _ in committed])
+        if len(committed) < len(turn):
+            self._counts.rolled_back.update([end.topic for end in turn if end.is_rollback])
+        sizes: dict[tuple[str, int], list[int]] = {}
+        for place, size in zip(committed, submitted.sizes, strict=False):
+            sizes.setdefault(place, []).append(size)
+        for place, each_size in sizes.items():
+            self._statistics.count_put(*place, len(each_size), sum(each_size))
 
     def _answer(self, peer: Peer, request: Command) -> None:
         if not request.is_oneway:

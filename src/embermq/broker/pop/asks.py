@@ -13,9 +13,9 @@ from embermq.errors import IllegalField, NotPermitted
 from embermq.filters import parse_sql
 from embermq.format.command import Command
 from embermq.model.flags import Permission
-from embermq.model.pop import LONGEST_INVISIBLE_MS, MOST_MESSAGES
+from embermq.model.pop import LONGEST_INVISIBLE_MS, MOST_MESSAGES, retry_topic_of
 from embermq.model.subscription import TAG_TYPE
-from embermq.model.topic import TopicConfig
+from embermq.model.topic import MAX_LONG_TOPIC_SIZE, RETRY_PREFIX, TopicConfig
 from embermq.rpc.fields import I32, find_boolean, find_integer, read_integer, read_text
 
 Accept = Callable[[int], bool]
@@ -51,12 +51,25 @@ def parse_pop(request: Command, tables: Tables, settings: BrokerSettings, now: i
     """Raises a RequestError."""
     fields = request.fields
     ask = parse_watch(request, tables, settings, now)
+    if not ask.is_fifo:
+        _check_names(ask.topic.name, ask.group)
     invisible_ms = read_integer(fields, "invisibleTime")
     if not 0 <= invisible_ms <= LONGEST_INVISIBLE_MS:
         raise IllegalField("invisibleTime", f"{invisible_ms} ms, allowed are 0 to {LONGEST_INVISIBLE_MS}")
     begins_at_end = find_integer(fields, "initMode", limit=I32) == INIT_MAX
     accept, wanted = _parse_filter(request, settings)
     return ask._replace(invisible_ms=invisible_ms, begins_at_end=begins_at_end, accept=accept, wanted=wanted)
+
+
+def _check_names(topic: str, group: str) -> None:
+    """What is not acknowledged must be able to come again. Raises IllegalField."""
+    size = len(retry_topic_of(topic, group))
+    if size > MAX_LONG_TOPIC_SIZE and not topic.startswith(RETRY_PREFIX):
+        raise IllegalField(
+            "consumerGroup",
+            f"with topic {topic!r} the name of its retry topic has {size} characters, limit {MAX_LONG_TOPIC_SIZE}; "
+            "take a shorter name, or pop in order",
+        )
 
 
 def parse_watch(request: Command, tables: Tables, settings: BrokerSettings, now: int) -> Ask:

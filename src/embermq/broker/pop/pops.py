@@ -88,11 +88,12 @@ class Pops:
             clock=clock, most=settings.max_parked_pops, most_alike=settings.max_parked_pops_alike
         )
         self.order_acks = OrderAcks(tables, self.orders, wake=self.wake, is_sync=puts.is_sync, clock=clock)
+        self._retries = Retries(tables, statistics, host=host)
         self.revival = Revival(
             tables,
             puts,
             self.log,
-            Retries(tables, statistics, host=host),
+            self._retries,
             broker=settings.name,
             in_flight=self.in_flight,
             settled_ms=SettledTime(timers, clock).read_ms,
@@ -138,6 +139,7 @@ class Pops:
         self.progress.forget_topic(topic)
         self.orders.forget_topic(topic)
         self.in_flight.forget_topic(topic)
+        self._retries.forget_topic(topic)
 
     async def _tick(self) -> None:
         """Commit what the disk has, free ordered queues whose time is up, save them from time to time."""

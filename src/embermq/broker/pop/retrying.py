@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 ONE_MESSAGE: Final = 1
 ANY_SIZE: Final = 2**31
+MOST_DELETED: Final = 10_000  # topics
 
 
 class Retries:
@@ -27,6 +28,14 @@ class Retries:
         self._tables = tables
         self._statistics = statistics
         self._host = host
+        self._deleted: dict[str, None] = {}  # topics, the last ones; some may be there again
+
+    def forget_topic(self, name: str) -> None:
+        """A topic was deleted: should it be made again, its new messages are not those that were popped before."""
+        self._deleted.pop(name, None)
+        self._deleted[name] = None
+        if len(self._deleted) > MOST_DELETED:
+            del self._deleted[next(iter(self._deleted))]
 
     def drafts(self, checkpoint: Checkpoint, offsets: Sequence[int]) -> list[DraftFields]:
         """These messages of a checkpoint for the retry topic; none of a topic or group that is gone."""
@@ -37,8 +46,11 @@ class Retries:
             return []
         name = topic if topic.startswith(RETRY_PREFIX) else retry_topic_of(topic, group)
         self._ensure(name, group)
+        pop_time = checkpoint.delivery.pop_time
         records = [self._read(topic, queue, offset) for offset in offsets]
-        return [self._draft(record, name, checkpoint.delivery.pop_time) for record in records if record is not None]
+        if topic in self._deleted:
+            records = [record for record in records if record is not None and record.store_time <= pop_time]
+        return [self._draft(record, name, pop_time) for record in records if record is not None]
 
     def _ensure(self, name: str, group: str) -> None:
         if self._tables.topics.find(name) is None:

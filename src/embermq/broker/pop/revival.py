@@ -4,6 +4,7 @@
         ck  ─→ pending, until every ack that came in time has arrived, too
         ack ─→ its messages are done
     due ─→ what is not done is stored in the retry topic, and an ack says so, in one put ─→ progress
+           what cannot be stored, for a reason of its own, is tried again every minute, and keeps nobody else waiting
 
 A checkpoint arrives a second before its messages are due, its acks when they are: the timer tells how far it is.
 Because what was revived is acknowledged as well, a crash does not make us, or RocketMQ, revive it again.
@@ -28,7 +29,7 @@ from embermq.broker.pop.revive_log import ReviveLog
 from embermq.broker.puts import Puts
 from embermq.broker.tables import Tables
 from embermq.clock import Clock
-from embermq.errors import CorruptRecord, EmberError
+from embermq.errors import CorruptRecord, EmberError, RequestError
 from embermq.format.pop_records import ACK_TAG, BATCH_ACK_TAG, CHECKPOINT_TAG, decode_ack, decode_checkpoint
 from embermq.format.record import DraftFields, Record, decode_record
 from embermq.log.placed import Placed, queues_of
@@ -44,6 +45,7 @@ SLACK_MS: Final = 1000  # an ack that came just in time may still be on its way 
 MOST_ORPHANS: Final = 10_000
 MOST_FINISHED: Final = 10_000
 MOST_REVIVED: Final = 256  # messages of one put
+AGAIN_MS: Final = 60_000
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class _Pending:
     checkpoint: Checkpoint
     record: int  # its offset in the revive queue
     done: set[int] = field(default_factory=set)
+    not_before_ms: int = 0  # later than its time, where it could not be revived
 
     def open_offsets(self) -> list[int]:
         return [offset for offset in self.checkpoint.offsets if offset not in self.done]
@@ -87,7 +90,7 @@ class ReviveQueue:
         if len(self._finished) > MOST_FINISHED:
             self._finished.popitem(last=False)
 
-    def take_due(self, before_ms: int) -> list[_Pending]:
+    def take_due(self, before_ms: int, now_ms: int) -> list[_Pending]:
         """The first that are due and not done; what is done is dropped."""
         due: list[_Pending] = []
         count = 0
@@ -97,6 +100,8 @@ class ReviveQueue:
             still_open = pending.open_offsets()
             if not still_open:
                 self._finish(delivery)
+                continue
+            if pending.not_before_ms > now_ms:
                 continue
             due.append(pending)
             count += len(still_open)
@@ -175,8 +180,8 @@ class Revival:
             for queue in self._queues:
                 try:
                     self._read(queue)
-                    while due := queue.take_due(before_ms):
-                        await self._revive(queue, due)
+                    while due := queue.take_due(before_ms, self._clock.now_ms()):
+                        await self._revive(queue, [(pending, pending.open_offsets()) for pending in due])
                     self._commit(queue)
                 except EmberError as error:
                     log.warning("revival waits queue=%d reason=%s", queue.number, error)
@@ -217,19 +222,32 @@ class Revival:
                 "record of the revive topic cannot be read queue=%d offset=%d reason=%s", queue.number, offset, error
             )
 
-    async def _revive(self, queue: ReviveQueue, due: Sequence[_Pending]) -> None:
-        drafts: list[DraftFields] = []
-        for pending in due:
-            checkpoint, still_open = pending.checkpoint, pending.open_offsets()
-            drafts += self._retries.drafts(checkpoint, still_open)
-            ack = Ack(checkpoint.delivery, tuple(still_open))
-            drafts.append(self._log.ack(ack, queue.number, deliver_ms=checkpoint.revive_time))
-        await self._puts.put(drafts)
-        for pending in due:
-            count = len(pending.open_offsets())
-            queue.revived += count
-            self._in_flight.took_back(pending.checkpoint.delivery.key, count)
-            pending.done.update(pending.checkpoint.offsets)
+    async def _revive(self, queue: ReviveQueue, due: Sequence[tuple[_Pending, list[int]]]) -> None:
+        """Store these messages of these checkpoints again; if one is to blame that they cannot be, the others."""
+        try:
+            drafts: list[DraftFields] = []
+            for pending, offsets in due:
+                checkpoint = pending.checkpoint
+                drafts += self._retries.drafts(checkpoint, offsets)
+                ack = Ack(checkpoint.delivery, tuple(offsets))
+                drafts.append(self._log.ack(ack, queue.number, deliver_ms=checkpoint.revive_time))
+            await self._puts.put(drafts)
+        except RequestError as error:
+            alone = [(pending, [offset]) for pending, offsets in due for offset in offsets]
+            if len(alone) > 1:
+                for each in alone:
+                    await self._revive(queue, [each])
+                return
+            ((pending, offsets),) = due
+            pending.not_before_ms = self._clock.now_ms() + AGAIN_MS
+            topic, group, number, *_ = pending.checkpoint.delivery
+            place = (topic, number, offsets[0], group)
+            log.error("message cannot be revived topic=%s queue=%d offset=%d group=%s reason=%s", *place, error)
+            return
+        for pending, offsets in due:
+            queue.revived += len(offsets)
+            self._in_flight.took_back(pending.checkpoint.delivery.key, len(offsets))
+            pending.done.update(offsets)
 
     def _commit(self, queue: ReviveQueue) -> None:
         progress = queue.progress

@@ -21,7 +21,7 @@ from embermq.broker.pop.progress import Key, PopProgress
 from embermq.broker.statistics import BrokerStatistics
 from embermq.broker.tables import Tables
 from embermq.format.pop_fields import PoppedQueue, format_handle, format_order_counts
-from embermq.format.record import Record, decode_record, encode_record
+from embermq.format.record import MAX_PROPERTIES_SIZE, decode_record, encode_record
 from embermq.model.pop import (
     FIFO_REVIVE_QUEUE,
     NORMAL,
@@ -287,7 +287,7 @@ class PopReader:
                 taking.parts.append(data)
             else:
                 handle = format_handle(taking.handle(start), kind, queue, offset)
-                taking.parts.append(_as_origin(decode_record(data, position), taking.ask.topic.name, handle))
+                taking.parts.append(_as_origin(data, position, taking.ask.topic.name, handle))
         self._note(taking, topic, PoppedQueue(kind, queue, start, offsets), size)
         return offsets
 
@@ -298,8 +298,14 @@ class PopReader:
         self._statistics.count_get(topic, popped.queue, taking.ask.group, len(popped.offsets), size)
 
 
-def _as_origin(record: Record, topic: str, handle: str) -> bytes:
-    """A message of a retry topic as one of the topic that it came from, with its handle."""
+def _as_origin(data: bytes | memoryview, position: int, topic: str, handle: str) -> bytes | memoryview:
+    """A message of a retry topic as one of the topic that it came from, with its handle.
+
+    Where there is no room for that it stays what it is: a client makes the handle of one of a retry topic itself.
+    """
+    record = decode_record(data, position)
     properties = format_properties({**record.property_map(), POP_CK: handle})
+    if len(properties) > MAX_PROPERTIES_SIZE:
+        return data
     grown = len(topic.encode()) - len(record.topic.encode()) + len(properties) - len(record.properties)
     return encode_record(record._replace(topic=topic, properties=properties, size=record.size + grown))

@@ -233,6 +233,10 @@ class OpenHalves:
             return None
 
     def _follow_entries(self, skip: Set[int] = frozenset()) -> None:
+        ahead = self._ahead
+        while self.end in ahead:  # what is known need not be read
+            ahead.remove(self.end)
+            self.end += 1
         while entries := self._entries(HALF_TOPIC, self.end):
             for offset, entry in enumerate(entries, start=self.end):
                 if offset in self._ahead:
