@@ -60,14 +60,12 @@ class FilteringReader(BatchReader):
 
 
 def _check_limits(options: ReadOptions) -> None:
-    for name, offsets, word, number in (
-        ("startingOffsets", options.starting_offsets, "latest", LATEST),
-        ("endingOffsets", options.ending_offsets, "earliest", EARLIEST),
+    for name, offsets, word, number, hint in (
+        ("startingOffsets", options.starting_offsets, "latest", LATEST, "it is for streams"),
+        ("endingOffsets", options.ending_offsets, "earliest", EARLIEST, "name a later offset"),
     ):
         if offsets == word or number in _numbers(offsets):
-            raise SettingsError(
-                f"option {name}: {word} ({number}) leaves nothing to read in a batch; it is for streams"
-            )
+            raise SettingsError(f"option {name}: {word} ({number}) leaves nothing to read in a batch; {hint}")
     for name in ("max_offsets_per_trigger", "max_bytes_per_trigger", "min_offsets_per_trigger", "max_trigger_delay"):
         if getattr(options, name) is not None:
             raise SettingsError(f"option {name_of(name)} is for streams; a batch reads everything that is there")

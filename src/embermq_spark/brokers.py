@@ -154,5 +154,7 @@ def find_group(states: Mapping[Broker, StoreState], group: str) -> dict[str, Gro
 
 
 def _absolute(path: str) -> str:
-    """A path that means the same in the folders where executors work."""
+    """A path that means the same in the folders where executors work; `file:/data` is how Hadoop writes one."""
+    if path.startswith("file:/") and not path.startswith("file://"):
+        path = path.replace("file:", "file://", 1)
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))

@@ -53,13 +53,12 @@ class LogStream(Stream):
         return nest_log(positions)
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object] | Nested:
-        begin = flatten_log(start)
         states = {broker.name: state for broker, state in self._look().items()}
+        begin = self._without_lost(flatten_log(start), states)
         if self._target is not None:
             states = {
                 name: state._replace(end=min(state.end, self._target.get(name, 0))) for name, state in states.items()
             }
-        begin = self._without_lost(begin, states)
         end = {name: max(state.end, begin.get(name, state.begin)) for name, state in states.items()}
         if not is_unlimited(limit):
             if self._target is None and not self._is_worth_it(begin, states):
@@ -104,7 +103,8 @@ class LogStream(Stream):
         for name, position in begin.items():
             state = states.get(name)
             if state is None:
-                what, reason = f"the log from position {position} on", "no path is of this broker"
+                what = f"the log from position {position} on"
+                reason = f"no broker has this name now; there is {', '.join(sorted(states))}"
                 self._report_loss(DataLoss(f"broker {name}", what=what, reason=reason))
                 found[name] = position
             elif position < state.begin:
@@ -112,7 +112,7 @@ class LogStream(Stream):
                 reason = "these files were deleted before the stream read them"
                 self._report_loss(DataLoss(state.place.name, what=what, reason=reason))
                 found[name] = state.begin
-            elif position > state.end and self._target is None:
+            elif position > state.end:
                 what, reason = f"what follows position {position}", f"the log ends at {state.end}: it lost its end"
                 self._report_loss(DataLoss(state.place.name, what=what, reason=reason))
                 found[name] = state.end

@@ -16,6 +16,7 @@ T = TypeVar("T")
 EARLIEST: Final = -2  # in place of an offset
 LATEST: Final = -1
 LAST_TIME_MS: Final = 2**63 - 1  # that a record can have
+_NO_MILLISECONDS: Final = range(10**7, 10**11)  # as such they are before 1974: somebody means seconds, or 20250601
 
 BrokerOffsets = Mapping[str, Mapping[int, int]]  # by broker and queue
 Offsets = Literal["earliest", "latest", "group"] | Mapping[str, BrokerOffsets]  # by topic
@@ -84,6 +85,8 @@ def parse_duration(text: str) -> int:
 def parse_time(text: str) -> int:
     """Milliseconds since 1970, from such a number or a time in ISO form; one without a zone is in UTC."""
     text = text.strip()
+    if text.isdecimal() and int(text) in _NO_MILLISECONDS:
+        raise ValueError("as milliseconds it is long ago, and they are wanted; or a time such as 2025-06-01T12:00:00Z")
     if text.isdecimal() and int(text) <= LAST_TIME_MS:
         return int(text)
     try:

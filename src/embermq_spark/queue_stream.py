@@ -62,9 +62,10 @@ class QueueStream(Stream):
         begin = flatten_queues(start)
         self._progress.commit(begin)
         states = self._look()
-        queues = self._within_target(self._queues_of(states))
-        begin = self._without_lost(begin, queues)
-        available = {key: queues[key].end - offset for key, offset in begin.items() if key in queues}
+        known = self._queues_of(states)
+        begin = self._without_lost(begin, known)
+        queues = self._within_target(known)
+        available = {key: max(queues[key].end - offset, 0) for key, offset in begin.items() if key in queues}
         entering = {key: queue for key, queue in queues.items() if key not in begin}
         if not is_unlimited(limit):
             waiting = sum(available.values()) + sum(queue.end - queue.begin for queue in entering.values())
@@ -128,20 +129,31 @@ class QueueStream(Stream):
         for key, offset in begin.items():
             queue = queues.get(key)
             if queue is None:
-                if self._target is None or key in self._target:
-                    self._report_loss(self._loss(key, f"what follows offset {offset}", "the queue is gone"))
+                self._report_loss(self._loss(key, f"what follows offset {offset}", self._reason_of_missing(key)))
                 found[key] = offset
             elif offset < queue.begin:
                 has = f"it has [{queue.begin}, {queue.end}): the rest was deleted before the stream read it"
                 self._report_loss(self._loss(key, f"offsets [{offset}, {queue.begin})", has))
                 found[key] = queue.begin
-            elif offset > queue.end and self._target is None:
+            elif offset > queue.end:
                 has = f"it has [{queue.begin}, {queue.end}): the topic was made anew, or the store lost its end"
                 self._report_loss(self._loss(key, f"what follows offset {offset}", has))
                 found[key] = queue.end
             else:
                 found[key] = offset
         return found
+
+    def _reason_of_missing(self, key: QueueKey) -> str:
+        """Why a queue of the checkpoint is not among those that are read."""
+        broker = next((broker for broker in self._brokers if broker.name == key.broker), None)
+        if broker is None:
+            return f"no broker has this name now; there is {', '.join(sorted(each.name for each in self._brokers))}"
+        if not is_selected(self._options, self._wanted, broker, QueueState(key.topic, key.queue, 0, 0)):
+            return (
+                "options leave it out, and the checkpoint has it; give the options that the checkpoint was made with, "
+                "or a new checkpointLocation"
+            )
+        return "the queue is gone"
 
     def _loss(self, key: QueueKey, what: str, reason: str) -> DataLoss:
         return DataLoss(f"broker {key.broker}, topic {key.topic!r}, queue {key.queue}", what=what, reason=reason)

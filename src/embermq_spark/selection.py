@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from embermq.errors import DataLoss, SettingsError, TopicNotFound
@@ -74,16 +74,14 @@ def make_wanted(options: ReadOptions, columns: tuple[str, ...]) -> Wanted:
 def check_names(options: ReadOptions, brokers: Sequence[Broker], states: Sequence[StoreState]) -> None:
     """Raise TopicNotFound or SettingsError for topics, brokers and queues that options name and that are not there."""
     known = {queue.topic for state in states for queue in state.queues}
-    for topic in sorted({*options.subscribe, *(options.assign or ())} - known):
-        if any(broker.knows_topic(topic) for broker in brokers):
-            continue  # nobody has sent anything yet
-        nearest = difflib.get_close_matches(topic, known, n=1)
-        raise TopicNotFound(topic, nearest[0] if nearest else None)
+    for topic in sorted({*options.subscribe, *(options.assign or ())}):
+        _check_topic(topic, known, brokers)
     held = {broker.name: (broker, state) for broker, state in zip(brokers, states, strict=True)}
     wanted = make_wanted(options, ())
     for option, topic, name, queue, offset in _iter_named(options):
         if not wanted.accepts_topic(topic):
             raise SettingsError(f"option {option} names topic {topic!r}, which other options leave out")
+        _check_topic(topic, known, brokers)
         if name not in held:
             raise SettingsError(f"option {option} names broker {name!r}; there is {', '.join(sorted(held))}")
         broker, state = held[name]
@@ -95,6 +93,13 @@ def check_names(options: ReadOptions, brokers: Sequence[Broker], states: Sequenc
             raise SettingsError(f"option {option} names queue {queue} of topic {topic!r}, which {has} at {name}")
         if offset not in (EARLIEST, LATEST):  # nothing was sent to it yet
             _within(offset, broker, QueueState(topic, queue, 0, 0), option, fail=options.fail_on_data_loss)
+
+
+def _check_topic(topic: str, known: Collection[str], brokers: Sequence[Broker]) -> None:
+    """Raise TopicNotFound unless it is `known`, or there though nobody has sent anything yet."""
+    if topic not in known and not any(broker.knows_topic(topic) for broker in brokers):
+        nearest = difflib.get_close_matches(topic, known, n=1)
+        raise TopicNotFound(topic, nearest[0] if nearest else None)
 
 
 def is_selected(options: ReadOptions, wanted: Wanted, broker: Broker, queue: QueueState) -> bool:

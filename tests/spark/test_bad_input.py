@@ -56,6 +56,10 @@ def offsets(queue: str, offset: int, *, topic: str = "TopicAlpha", broker: str =
             {"subscribe": "TopicBeta", "startingOffsets": offsets("0", 1)},
             "option startingOffsets names topic 'TopicAlpha', which other options leave out",
         ),
+        (
+            {"startingOffsets": offsets("0", 1, topic="TopicAlfa")},
+            "no topic 'TopicAlfa'; the nearest name is 'TopicAlpha'",
+        ),
         ({"startingOffsets": "latest"}, "latest (-1) leaves nothing to read in a batch"),
         ({"endingOffsets": offsets("0", -2)}, "earliest (-2) leaves nothing to read in a batch"),
         (

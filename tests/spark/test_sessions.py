@@ -50,6 +50,22 @@ def test_a_session_has_the_settings_that_matter(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.daemon.module") == "embermq_spark.daemon"
 
 
+def test_workers_are_spoken_with_over_sockets_of_the_file_system(spark: SparkSession) -> None:
+    def find_families(_: int) -> set[str]:
+        import os
+        import socket
+
+        found = set()
+        for descriptor in os.listdir("/proc/self/fd"):
+            try:
+                found.add(socket.socket(fileno=os.dup(int(descriptor))).family.name)
+            except OSError:  # no socket
+                continue
+        return found
+
+    assert spark.sparkContext.parallelize([0], 1).map(find_families).first() == {"AF_UNIX"}
+
+
 def test_workers_are_forked_from_a_daemon_that_has_everything_imported(spark: SparkSession) -> None:
     def look(_: int) -> tuple[int, bool]:
         import gc

@@ -24,8 +24,8 @@ _OWN_END: Final = _OWN_AT + 8
 class FileWalk:
     """Begins at log position `begin` and sees no byte from `end` on. Close it, or use it in a `with` block.
 
-    `position` is where the next record begins. `is_closed` says, once `next` gave None, whether the records of the
-    file end there for good.
+    `position` is where the next record begins. `is_closed` says, once `next` gave None or damage was skipped, whether
+    the records of the file end there for good.
     """
 
     def __init__(self, store: StoreFiles, file: LogFile, begin: int, end: int, *, read_size: int | None = None) -> None:
@@ -42,6 +42,11 @@ class FileWalk:
     def rest(self) -> memoryview:
         """The bytes from `position` on that are in memory; good until the walk goes on."""
         return self._window.data[self._at :]
+
+    def skip_damage(self) -> None:
+        """Go on from what is no record to the next that is one. Without one, the file ends there for good."""
+        self._at = min(self._at + 1, self._window.size)
+        self.is_closed = not self.find_next()
 
     def pass_over(self, size: int) -> None:
         """Go on behind `size` bytes of the rest."""

@@ -19,18 +19,20 @@ from embermq.scan.wanted import Wanted
 
 SMALLEST_SPLIT: Final = 64 << 20
 LARGEST_SPLIT: Final = 512 << 20
+MOST_SPLITS: Final = 20_000  # of one store, whatever is asked for: each is a task, and its planner keeps them all
 CLOCK_SLACK_MS: Final = 60_000  # that the clock of a store may have been set back by, while files are chosen by time
 
 
 def choose_size(total: int, split_size: int | None, min_partitions: int) -> int:
     """How many bytes of the log make a split.
 
-    Few and large ones, because a task costs as much as the smallest, and as many for each core of this machine.
+    Few and large ones, because a task costs as much as the smallest, and as many for each core of this machine. Where
+    smaller ones are asked for, there are MOST_SPLITS of them at most.
     """
     cores = os.cpu_count() or 1
     rounds = max(-(-total // (cores * LARGEST_SPLIT)), 1)
     usual = max(-(-total // (cores * rounds)), SMALLEST_SPLIT)
-    return max(min(split_size or usual, -(-total // max(min_partitions, 1))), 1)
+    return max(min(split_size or usual, -(-total // max(min_partitions, 1))), -(-total // MOST_SPLITS), 1)
 
 
 def find_timely(survey: Survey, wanted: Wanted) -> tuple[int, int]:
@@ -55,8 +57,14 @@ def find_timely(survey: Survey, wanted: Wanted) -> tuple[int, int]:
 
 def plan_stretch(survey: Survey, begin: int, end: int, size: int, *, is_exact: bool = False) -> list[Split]:
     """Splits of about `size` bytes that make up a stretch of the log; `is_exact`: it begins where a record does."""
-    aligned = (_align(survey, target) for target in range(begin + size, end, size))
-    edges = [*dict.fromkeys([begin, *(edge for edge in aligned if begin < edge < end)]), end]
+    edges = [begin]
+    target = begin + size
+    while target < end:
+        edge = _align(survey, target)
+        if edges[-1] < edge < end:
+            edges.append(edge)
+        target = max(target + size, edge + 1)  # sizes below those of records are not looked up for each of their bytes
+    edges.append(end)
     return [
         _split(survey, first, last, is_exact=is_exact and first == begin)
         for first, last in pairwise(edges)

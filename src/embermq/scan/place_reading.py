@@ -20,7 +20,7 @@ from embermq.scan.queue_parts import Places, find_places
 from embermq.scan.record_places import Stretch, iter_stretches
 from embermq.scan.row_batches import RowBatch
 from embermq.scan.split_context import SplitContext
-from embermq.scan.splits import QueueSplit, RecordSplit
+from embermq.scan.splits import LogFile, QueueSplit, RecordSplit
 
 _SINGLE_READ: Final = 64 << 10  # bytes read for a record whose size nobody told
 _OTHER_MESSAGE: Final = "a queue's entry leads to it, but it belongs to another message"
@@ -41,7 +41,13 @@ def read_queues(context: SplitContext, split: QueueSplit) -> Iterator[pa.RecordB
     queues = np.array([part.queue for part in split.parts], np.int64)
     expected = Expected(topics[places.parts], queues[places.parts], places.offsets)
     ends = places.positions + places.sizes
-    for stretch in iter_stretches(context.store.system, split.files, places.positions, ends):
+
+    def add_gone(file: LogFile, first: int, last: int) -> None:
+        numbers, counts = np.unique(places.parts[first:last], return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            context.add_loss(split.parts[number], count, context.reason_of_gone(file))
+
+    for stretch in iter_stretches(context.store.system, split.files, places.positions, ends, add_gone):
         yield from read_places(context, stretch, expected)
 
 
@@ -52,10 +58,13 @@ def read_single(context: SplitContext, split: RecordSplit) -> Iterator[pa.Record
         if file is None:
             context.add_damage(position, "no file of the log holds it")
             continue
-        with FileWalk(context.store, file, position, split.log_end, read_size=_SINGLE_READ) as walk:
-            record = context.next_record(walk)
-            if record is not None:
-                yield from context.selector.plain_batches(record, position)
+        try:
+            with FileWalk(context.store, file, position, split.log_end, read_size=_SINGLE_READ) as walk:
+                record = context.next_record(walk)
+                if record is not None:
+                    yield from context.selector.plain_batches(record, position)
+        except FileNotFoundError:
+            context.add_gone(file, position, position + 1)
 
 
 def _in_log(context: SplitContext, split: QueueSplit, places: Places) -> Places:

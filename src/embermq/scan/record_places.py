@@ -6,9 +6,9 @@ Only loaded where pyarrow is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,9 @@ READS_AT_ONCE: Final = 4  # of the usual size: few records are in each, and all 
 SPARSE_GAP: Final = 4 << 10  # bytes between two records, from which on each is better read by itself
 
 
+OnGone: TypeAlias = Callable[[LogFile, int, int], None]  # a file, and the numbers [first, last) of its records
+
+
 class Stretch(NamedTuple):
     """Bytes of the log with some of the records, and where they are in them."""
 
@@ -34,36 +37,43 @@ class Stretch(NamedTuple):
 
 
 def iter_stretches(
-    system: FileSystem, files: Sequence[LogFile], positions: Numbers, ends: Numbers
+    system: FileSystem, files: Sequence[LogFile], positions: Numbers, ends: Numbers, on_gone: OnGone
 ) -> Iterator[Stretch]:
     """The records that begin at rising `positions` and end at `ends`, read together where they lie close.
 
-    Fewer bytes than asked for come from a file that ends early. All records must lie in `files`, and none in two.
+    Fewer bytes than asked for come from a file that ends early. All records must lie in `files`, and none in two. Of a
+    file that is not there any more, `on_gone` is told, and which records were in it.
     """
-    buffer = _make_buffer(0)
     for file in files:
         first, last = np.searchsorted(positions, [file.start, file.end]).tolist()
-        if first == last:
-            continue
-        begins, sizes = positions[first:last], ends[first:last] - positions[first:last]
-        span = int(begins[-1] - begins[0])
-        opened = system.open(file.path)
-        try:
-            is_sparse = span - int(sizes.sum()) >= SPARSE_GAP * len(sizes)
-            by_record = is_sparse and isinstance(opened, LocalFile) and loading.is_loaded()
-            most = MOST_READ if by_record else min(READS_AT_ONCE * system.read_size, MOST_READ)
-            gap = most if by_record else LOCAL_GAP if system.is_local else REMOTE_GAP
-            for begin, end in _iter_runs(begins, begins + sizes, gap, most):
-                low, high = int(begins[begin]), int((begins[begin:end] + sizes[begin:end]).max())
-                if high - low > len(buffer):
-                    buffer = _make_buffer(max(high - low, min(most, span)))
-                places = begins[begin:end] - low
-                view = buffer[: high - low]
-                if not by_record or not _read_records(opened, view, low - file.start, places, sizes[begin:end]):
-                    view = view[: opened.read_into(view, low - file.start)]
-                yield Stretch(view.toreadonly(), low, places, first + begin)
-        finally:
-            opened.close()
+        if first < last:
+            try:
+                yield from _iter_file(system, file, positions[first:last], ends[first:last], first)
+            except FileNotFoundError:
+                on_gone(file, first, last)
+
+
+def _iter_file(system: FileSystem, file: LogFile, begins: Numbers, ends: Numbers, first: int) -> Iterator[Stretch]:
+    """The same for the records of one file, of which there are some; `first` is the number of the first of them."""
+    buffer, sizes = _make_buffer(0), ends - begins
+    span = int(begins[-1] - begins[0])
+    opened = system.open(file.path)
+    try:
+        is_sparse = span - int(sizes.sum()) >= SPARSE_GAP * len(sizes)
+        by_record = is_sparse and isinstance(opened, LocalFile) and loading.is_loaded()
+        most = MOST_READ if by_record else min(READS_AT_ONCE * system.read_size, MOST_READ)
+        gap = most if by_record else LOCAL_GAP if system.is_local else REMOTE_GAP
+        for begin, end in _iter_runs(begins, ends, gap, most):
+            low, high = int(begins[begin]), int(ends[begin:end].max())
+            if high - low > len(buffer):
+                buffer = _make_buffer(max(high - low, min(most, span)))
+            places = begins[begin:end] - low
+            view = buffer[: high - low]
+            if not by_record or not _read_records(opened, view, low - file.start, places, sizes[begin:end]):
+                view = view[: opened.read_into(view, low - file.start)]
+            yield Stretch(view.toreadonly(), low, places, first + begin)
+    finally:
+        opened.close()
 
 
 def _make_buffer(size: int) -> memoryview:

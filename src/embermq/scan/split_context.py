@@ -14,7 +14,7 @@ from embermq.scan.engine import Engine, Looked, Numbers
 from embermq.scan.file_walk import FileWalk
 from embermq.scan.matching import Matcher
 from embermq.scan.selecting import Selector
-from embermq.scan.splits import PullSplit, QueuePart, QueueSplit, Split
+from embermq.scan.splits import LogFile, PullSplit, QueuePart, QueueSplit, Split
 from embermq.scan.store_files import StoreFiles
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import Wanted
@@ -59,8 +59,7 @@ class SplitContext:
         except CorruptRecord as error:
             reason = error.reason
         self.add_damage(position, reason)
-        walk.pass_over(1)
-        walk.find_next()
+        walk.skip_damage()
         return None
 
     def add_damage(self, position: int, reason: str) -> None:
@@ -69,6 +68,16 @@ class SplitContext:
         path = self.store.name_of(file.path) if file else self.place.name
         damage = DamagedRecord(path, position=position, reason=reason)
         self._tally.add_damage(damage, skip=self._wanted.skip_damaged)
+
+    def add_gone(self, file: LogFile, begin: int, end: int) -> None:
+        """Count what lay at log positions [begin, end) of a file that is gone. Raises DataLoss unless it may be."""
+        loss = DataLoss(self.place.name, what=f"log positions [{begin}, {end})", reason=self.reason_of_gone(file))
+        self._tally.add_loss(loss, 1, fail=self._wanted.fail_on_loss)
+
+    def reason_of_gone(self, file: LogFile) -> str:
+        """Why nothing can be read of a file that was there when the split was planned."""
+        name = self.store.name_of(file.path)
+        return f"{name} was deleted after this read was planned, as retention does; what is there now, a new one reads"
 
     def add_loss(self, part: QueuePart, count: int, reason: str) -> None:
         """Count messages that are gone. Raises DataLoss unless they may be."""

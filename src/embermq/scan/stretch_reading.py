@@ -28,7 +28,11 @@ def read_stretch(context: SplitContext, split: LogSplit) -> Iterator[pa.RecordBa
         if position < file.start:
             context.add_damage(position, f"no file holds it; the next begins at {file.start}")
         is_exact = position <= file.start or (split.is_exact and position == split.begin)
-        yield from _read_file(context, file, max(position, file.start), split.end, is_exact=is_exact)
+        begin = max(position, file.start)
+        try:
+            yield from _read_file(context, file, begin, split.end, is_exact=is_exact)
+        except FileNotFoundError:
+            context.add_gone(file, begin, min(split.end, file.end))
         position = file.end
     if position < split.end:
         context.add_damage(position, f"the log's files end there, and it went on to {split.end}")

@@ -27,7 +27,7 @@ from embermq.scan.log_plan import plan_stretch
 from embermq.scan.planner import list_queues, plan
 from embermq.scan.reading import read_split
 from embermq.scan.split_context import MakeEngine
-from embermq.scan.splits import QueueSplit, StorePlace
+from embermq.scan.splits import QueueSplit, RecordSplit, StorePlace
 from embermq.scan.survey import Survey
 from embermq.scan.tally import Tally
 from embermq.scan.wanted import OffsetRange, Wanted
@@ -135,18 +135,47 @@ def test_a_hole_in_the_log_is_told(path: Path, engine: MakeEngine, split_size: i
     assert tally.damaged >= 1
 
 
-def test_a_split_whose_file_went_away_fails(path: Path, engine: MakeEngine) -> None:
-    splits = plan(str(path), WANTED)
+@pytest.mark.parametrize("by_queue", [False, True], ids=["log", "queue"])
+def test_a_file_that_went_away_is_a_loss(path: Path, engine: MakeEngine, by_queue: bool) -> None:
+    """Retention may delete a file after a read was planned."""
+    ranges, count = (OffsetRange("orders", 0, 2, None),), len(places(path))
+    wanted = replace(WANTED, ranges=ranges) if by_queue else WANTED
+    (split,) = plan(str(path), wanted)
     (path / LOG).unlink()
-    with pytest.raises(FileNotFoundError):
-        [*read_split(splits[0], WANTED, make_engine=engine)]
+    what = (
+        f"topic 'orders', queue 0: {count - 2} of the offsets [2, {COUNT})" if by_queue else "log positions [0, 4096)"
+    )
+    told = re.escape(f"{what} cannot be read: {path / LOG} was deleted after this read was planned")
+    with pytest.raises(DataLoss, match=told):
+        [*read_split(split, wanted, make_engine=engine)]
+    tally = Tally()
+    left = [*read_split(split, replace(wanted, fail_on_loss=False), tally, make_engine=engine)]
+    assert [offset for batch in left for offset in batch.column("queueOffset").to_pylist()] == [*range(count, COUNT)]
+    assert tally == Tally(lost=count - 2 if by_queue else 1)
 
 
-def test_a_split_whose_file_became_shorter_fails(path: Path, engine: MakeEngine) -> None:
+def test_a_record_whose_file_went_away_is_a_loss(path: Path) -> None:
+    files = tuple(file for file in plan(str(path), WANTED)[0].files)
+    split = RecordSplit(StorePlace(str(path)), (0, files[1].start), files, files[-1].end)
+    (path / LOG).unlink()
+    with pytest.raises(DataLoss, match=r"log positions \[0, 1\) cannot be read: .* was deleted after this read"):
+        [*read_split(split, WANTED)]
+    tally = Tally()
+    (left,) = read_split(split, replace(WANTED, fail_on_loss=False), tally)
+    assert (left.num_rows, tally) == (1, Tally(lost=1))
+
+
+def test_a_split_whose_file_became_shorter_fails_or_gives_what_is_left(path: Path, engine: MakeEngine) -> None:
     (split,) = plan(str(path), WANTED)
+    count = len(places(path))
     (path / LOG).write_bytes((path / LOG).read_bytes()[: places(path)[3] + 5])
     with pytest.raises(DamagedRecord):
         [*read_split(split, WANTED, make_engine=engine)]
+    tally = Tally()
+    left = [*read_split(split, replace(WANTED, skip_damaged=True), tally, make_engine=engine)]
+    offsets = [offset for batch in left for offset in batch.column("queueOffset").to_pylist()]
+    assert offsets == [*range(3), *range(count, COUNT)]
+    assert tally == Tally(damaged=1)
 
 
 def test_a_queue_that_leads_to_another_message_is_told(path: Path, engine: MakeEngine) -> None:

@@ -74,6 +74,19 @@ def test_there_are_as_many_splits_as_asked_for(path: Path, least: int) -> None:
     assert len(rows_of(splits, orders)) == COUNT
 
 
+def test_splits_smaller_than_records_are_one_for_each_record_and_never_too_many(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits = plan(str(path), WANTED, split_size=1)
+    assert COUNT // 2 <= len(splits) <= COUNT  # they begin where records of one queue of two do
+    assert len(rows_of(splits, WANTED)) == COUNT
+    monkeypatch.setattr(log_plan, "MOST_SPLITS", 10)
+    for options in ({"split_size": 1}, {"min_partitions": 10**9}):
+        splits = plan(str(path), WANTED, **options)
+        assert 5 <= len(splits) <= 10
+        assert len(rows_of(splits, WANTED)) == COUNT
+
+
 def test_a_rare_topic_is_read_through_its_queues_and_a_common_one_from_the_log(path: Path) -> None:
     rare, common = (replace(WANTED, topics=frozenset({topic})) for topic in ("rare", "orders"))
     assert all(isinstance(split, QueueSplit) for split in plan(str(path), rare))

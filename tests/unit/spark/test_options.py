@@ -88,6 +88,11 @@ def test_an_option_is_known_whatever_its_capitals(name: str) -> None:
         ({"path": "x", "startingtimestamp": "yesterday"}, "milliseconds since 1970 are wanted"),
         ({"path": "x", "endingtimestamp": str(2**63)}, "milliseconds since 1970 are wanted"),
         (
+            {"path": "x", "endingtimestamp": "1748736000"},
+            "option endingTimestamp is '1748736000': as milliseconds it is",
+        ),
+        ({"path": "x", "startingtimestamp": "20250601"}, "as milliseconds it is long ago"),
+        (
             {"path": "x", "startingtimestamp": "11", "endingtimestamp": "10"},
             "option startingTimestamp is 11 ms, behind endingTimestamp, 10 ms",
         ),

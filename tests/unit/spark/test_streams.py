@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from embermq import Message, Store, open_store
 from embermq.errors import DataLoss, SettingsError, TopicNotFound
@@ -45,6 +45,11 @@ class Asked:
         stream = make_stream_reader(self.options, read_schema(self.options))
         self.reader: DataSourceStreamReader = fit_stream(stream, version)
         self.at: dict[str, Any] = self.reader.initialOffset()
+
+    def end_now(self) -> None:
+        """As `Trigger.AvailableNow` does."""
+        assert isinstance(self.reader, SupportsTriggerAvailableNow)
+        self.reader.prepareForTriggerAvailableNow()
 
     def next(self) -> list[tuple[str, int, int]]:
         """The rows of the next batch; none if there is no batch."""
@@ -228,24 +233,53 @@ def test_retention_that_overtakes_a_stream_is_told(tmp_path: Path) -> None:
     assert len(lenient[1].next()) == len(kept)
 
 
-def test_offsets_that_the_store_lost_fail_the_stream(store: Store) -> None:
+@pytest.mark.parametrize("is_ending", [False, True], ids=["goes on", "available now"])
+def test_offsets_that_the_store_lost_fail_the_stream(store: Store, is_ending: bool) -> None:
     put(store, "orders", 8)
-    stream = Asked(store.path, subscribe="orders")
+    stream, log = Asked(store.path, subscribe="orders"), Asked(store.path)
+    if is_ending:
+        stream.end_now()
+        log.end_now()
     stream.at = {"orders": {"data": {"0": 2, "1": 2, "2": 9, "3": 2}}}
     with pytest.raises(DataLoss, match=r"queue 2: what follows offset 9 cannot be read: it has \[0, 2\)"):
         stream.next()
-    log = Asked(store.path)
     log.at = {"log": {"data": 1 << 40}}
     with pytest.raises(DataLoss, match=r"what follows position 1099511627776 cannot be read: the log ends at"):
         log.next()
 
 
-def test_a_broker_whose_store_is_not_given_any_more_is_missed(store: Store) -> None:
+@pytest.mark.parametrize("is_ending", [False, True], ids=["goes on", "available now"])
+def test_a_broker_or_queue_that_options_do_not_name_any_more_is_missed(store: Store, is_ending: bool) -> None:
     put(store, "orders", 8)
-    log = Asked(store.path)
+    put(store, "bills", 8)
+    log, renamed, narrowed = (
+        Asked(store.path),
+        Asked(store.path, subscribe="bills"),
+        Asked(store.path, subscribe="bills"),
+    )
     log.at = {"log": {"broker-z": 0}}
-    with pytest.raises(DataLoss, match="broker broker-z: the log from position 0 on cannot be read: no path is of"):
-        log.next()
+    renamed.at = {"bills": {"broker-z": {"0": 2}}}
+    narrowed.at = {"bills": {"data": {"0": 2}}, "orders": {"data": {"0": 2}}}
+    for stream, said in (
+        (log, "broker broker-z: the log from position 0 on cannot be read: no broker has this name now; there is data"),
+        (renamed, "broker broker-z, topic 'bills', queue 0: .* no broker has this name now; there is data"),
+        (narrowed, "topic 'orders', queue 0: .* options leave it out, and the checkpoint has it"),
+    ):
+        if is_ending:
+            stream.end_now()
+        with pytest.raises(DataLoss, match=said):
+            stream.next()
+
+
+def test_a_stream_of_what_is_available_now_may_begin_behind_that(store: Store) -> None:
+    """Messages came between the two questions of Spark, where it ends and where it begins."""
+    put(store, "orders", 8)
+    for options in ({"subscribe": "orders"}, {}):
+        stream = Asked(store.path, startingoffsets="latest", **options)
+        stream.end_now()
+        put(store, "orders", 4)
+        stream.at = stream.reader.initialOffset()
+        assert stream.next() == []
 
 
 def test_a_checkpoint_of_the_other_kind_is_refused(store: Store) -> None:
