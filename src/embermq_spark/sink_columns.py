@@ -70,6 +70,8 @@ def sink_columns(schema: StructType, *, topic: str | None) -> SinkColumns:
         if not any(_is(field.dataType, kind) for kind in KINDS[name]):
             wanted = " or ".join(kind.simpleString() for kind in KINDS[name])
             raise SettingsError(f"column {name} is {field.dataType.simpleString()}; {wanted} is wanted, cast it")
+        if name in found:
+            raise SettingsError(f"column {name} is there twice, as {schema.fieldNames()[found[name]]} and {field.name}")
         found[name] = number
     if "body" not in found:
         raise SettingsError(f"column body is missing, which is what a message holds; there are {schema.fieldNames()}")

@@ -101,6 +101,8 @@ def test_a_write_that_fails_leaves_nothing_to_consumers(spark: SparkSession, emb
         ),
         ("'x' as body, 1 as price", {"topic": "t"}, "no column 'price' can be written; a message has body, topic, "),
         ("'x' as topic", {}, "column body is missing"),
+        ("'x' as body, 'y' as Body", {"topic": "t"}, "column body is there twice, as body and Body"),
+        ("'x' as body, map('a', repeat('y', 40000)) as properties", {"topic": "t"}, "for topic 't', limit 32767; put"),
         ("'x' as body", {}, "nothing says where messages go"),
         ("1 as body", {"topic": "t"}, "column body is int; binary or string is wanted"),
         ("'x' as body, 'x' as properties", {"topic": "t"}, "column properties is string; map<string,string> is wanted"),

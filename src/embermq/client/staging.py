@@ -21,8 +21,9 @@ from embermq.client.connections import Connections
 from embermq.client.outgoing import Outgoing, choose_queue, packed_body, send_fields
 from embermq.client.retry import Backoff, Deadline, is_passing
 from embermq.client.routes import Route, Routes
-from embermq.errors import CallTimeout, EmberError, NoRoute, NotSupported
+from embermq.errors import CallTimeout, EmberError, NoRoute, NotSupported, PropertiesTooLarge
 from embermq.format.command import Command
+from embermq.format.record_layout import MAX_PROPERTIES_SIZE
 from embermq.format.staged import StagedMessage, encode_staged
 from embermq.format.staged_json import decode_plan, encode_plan
 from embermq.format.wire_json import BrokerQueue
@@ -190,7 +191,9 @@ class StagedWriter:
         self.topics: set[str] = set()
 
     async def add(self, message: Outgoing) -> None:
-        """Stage one message; its unique key is given by the broker."""
+        """Stage one message; its unique key is given by the broker. Raises IllegalMessage for one that is too large."""
+        if len(message.properties) > MAX_PROPERTIES_SIZE:
+            raise PropertiesTooLarge(message.topic, size=len(message.properties), limit=MAX_PROPERTIES_SIZE)
         target = choose_queue(message, await self.find_queues(message.topic), self.take_turns(1))
         body, sys_flag = packed_body(message)
         await self.add_staged(target, StagedMessage(0, message.flag, sys_flag, now_ms(), body, message.properties))
