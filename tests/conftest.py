@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("all" if config.getoption("--all") else "repeatable")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell has it for what it runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # so that commands under test can be interrupted
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -75,6 +75,18 @@ def test_what_waits_for_the_disk_is_bounded_and_puts_are_refused_in_time(
         assert len(read_all(store)["orders", 0]) >= accepted
 
 
+def test_a_disk_that_is_nearly_there_can_be_waited_for(faults: Faults, tmp_path: Path) -> None:
+    with a_store(tmp_path / "store", durability="async", max_unflushed_bytes=20_000) as store:
+        store.put(Message("orders", b"first"))
+        store.wait_for_disk(store.dispatched)
+        faults.add(slow(2), call="fdatasync", path=LOG)
+        store.put(Message("orders", bytes(30_000)))
+        assert store.is_behind()
+        assert store.is_behind(wait_ms=1)
+        assert not store.is_behind(wait_ms=20_000)
+        faults.clear()
+
+
 def test_a_put_that_waits_too_long_is_told_that_it_may_survive(faults: Faults, tmp_path: Path) -> None:
     with a_store(tmp_path / "store", durability="sync", sync_timeout_ms=50) as store:
         store.put(Message("orders", b"first", queue=0))

@@ -260,7 +260,7 @@ class FastSends:
 
     def _start_turn(self) -> bool:
         """Make ready for the first sender of a turn; False if messages must go the ordinary way for now."""
-        if not self._puts.is_free:
+        if not self._puts.wait_until_free():
             return False
         intake, topics, numbers = self._intake, self._topics, self._memory.numbers
         intake.refresh()

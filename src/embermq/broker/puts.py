@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 Done = Callable[["Submitted | None", "Exception | None"], None]
 Finish = Callable[["Exception | None"], None]
 CHECK_S = 0.1
+MOMENT_MS = 5
 
 
 class _Waiting(NamedTuple):
@@ -82,7 +83,7 @@ class Puts:
 
         A FlushTimeout comes with both: they are stored, but the disk has not confirmed it.
         """
-        if self._held or self._store.is_behind:
+        if self._held or self._store.is_behind():
             self._held.append(
                 _Held(drafts, together, done, self._clock.monotonic() + self._store.settings.busy_wait_ms / 1000)
             )
@@ -98,7 +99,14 @@ class Puts:
     @property
     def is_free(self) -> bool:
         """Whether a submission would go to the log at once."""
-        return not self._held and not self._store.is_behind and self._store.failure is None
+        return not self._held and not self._store.is_behind() and self._store.failure is None
+
+    def wait_until_free(self) -> bool:
+        """Whether a submission would go to the log at once, now or in a moment.
+
+        A disk that is nearly there is waited for: to take what comes in pieces, and hold it back, would take longer.
+        """
+        return self.is_free or (not self._held and not self._store.is_behind(wait_ms=MOMENT_MS) and self.is_free)
 
     def await_disk(self, end: int, finish: Finish) -> None:
         """Have `finish` called when everything before log position `end` is as safe as it has to be.
@@ -153,7 +161,7 @@ class Puts:
         end = self._store.settle()
         while self._waiting and self._waiting[0].end <= end:
             self._waiting.popleft().finish(None)
-        while self._held and not self._store.is_behind:
+        while self._held and not self._store.is_behind():
             held = self._held.popleft()
             self._write(held.drafts, held.done, together=held.together)
         if self._store.failure is not None:

@@ -175,10 +175,9 @@ class Store:
         """The numbers of queues that kernels use, too."""
         return self._parts.offsets.table
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether so much waits for the disk that puts had better wait, too."""
-        return self._writer.is_behind
+    def is_behind(self, *, wait_ms: int = 0) -> bool:
+        """Whether so much waits for the disk that puts had better wait, too; after `wait_ms`, if it takes so long."""
+        return self._writer.is_behind(wait_ms=wait_ms)
 
     def settle(self) -> int:
         """Make visible what may be seen; returns the log position before which every put is done."""

@@ -236,10 +236,11 @@ class Writer:
             self.statistics.count_put(taken.stored, size, self._clock.monotonic() - began)
         return pieces
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether so much waits for the disk that puts had better wait, too."""
-        return self._commit_log.chain.end - self._flusher.flushed >= self._max_unflushed
+    def is_behind(self, *, wait_ms: int = 0) -> bool:
+        """Whether so much waits for the disk that puts had better wait, too; after `wait_ms`, if it takes so long."""
+        if self._commit_log.chain.end - self._flusher.flushed < self._max_unflushed:
+            return False
+        return not (wait_ms and self._flusher.wait_behind(self._max_unflushed, wait_ms))
 
     def _write(self, make: Callable[[], Sequence[DraftFields]], *, together: bool) -> _Written:
         with self.lock:

@@ -122,7 +122,7 @@ def test_the_parser_needs_nothing_but_the_commands() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert {"embermq.cli.main", "embermq.cli.store", "embermq.cli.tail"} <= loaded
-    assert {name for name in loaded if not name.startswith("embermq.cli")} == {"embermq"}
+    assert {name for name in loaded if not name.startswith("embermq.cli")} == {"embermq", "embermq.interrupts"}
 
 
 def cpu_seconds(*command_line: str) -> float:
