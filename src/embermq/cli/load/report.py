@@ -35,7 +35,7 @@ def print_facts(facts: Mapping[str, object], tally: Tally, figures: Figures | No
     values: dict[str, object] = {
         **facts,
         "messages": tally.messages,
-        "seconds": round(tally.seconds, 3),
+        "seconds": round(tally.seconds, 6),
         "messagesPerSecond": round(tally.rate, 1),
         "megabytesPerSecond": round(tally.megabytes_rate, 3),
         **{f"{kind}Ms": _times(tally, kind) for kind in tally.latencies},
