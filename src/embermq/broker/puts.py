@@ -106,7 +106,7 @@ class Puts:
 
         A disk that is nearly there is waited for: to take what comes in pieces, and hold it back, would take longer.
         """
-        return self.is_free or (not self._held and not self._store.is_behind(wait_ms=MOMENT_MS) and self.is_free)
+        return not self._held and not self._store.is_behind(wait_ms=MOMENT_MS) and self._store.failure is None
 
     def await_disk(self, end: int, finish: Finish) -> None:
         """Have `finish` called when everything before log position `end` is as safe as it has to be.

@@ -20,8 +20,10 @@ INTERVAL_S: Final = 1.0
 HOT_SHARE: Final = 0.4  # of the machine's memory, as RocketMQ reckons
 
 
-def default_hot_bytes() -> int:
-    """How much of a log the machine may well have in memory."""
+def choose_hot_bytes(wanted: int | None) -> int:
+    """How much of a log may be in memory: as much as is wanted, else what the machine may well have there."""
+    if wanted is not None:
+        return wanted
     return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * HOT_SHARE)
 
 
@@ -30,7 +32,7 @@ class ColdPages:
 
     def __init__(self, chain: FileChain, hot_bytes: int | None) -> None:
         self._chain = chain
-        self._hot_bytes = default_hot_bytes() if hot_bytes is None else hot_bytes
+        self._hot_bytes = choose_hot_bytes(hot_bytes)
 
     def give_back(self) -> None:
         """Have the kernel forget them."""

@@ -45,7 +45,6 @@ class Stretches(NamedTuple):
 
 
 NOTHING: Final = Stretches(0, 0, ())
-_POSITION: Final = struct.Struct(">q")  # what an entry begins with
 
 Gather = Callable[[memoryview, FileChain, int], Stretches]  # entries, the log and the most bytes, but one record
 
@@ -68,7 +67,7 @@ def read_bytes(
         if entries is not None:
             count, size, parts = (gather or gather_stretches)(entries, commit_log.chain, max_bytes)
             if count:
-                commit_log.chain.readers.note(_POSITION.unpack_from(entries)[0])
+                commit_log.chain.readers.note(ENTRY.unpack_from(entries)[0])
                 return FoundBytes(ReadStatus.FOUND, offset + count, low, high, count, size, parts)
     found = read_queue(queue, commit_log, offset, limit=limit, max_bytes=max_bytes, accept=accept, wanted=wanted)
     parts = [data for _, _, data in found.records]

@@ -27,7 +27,7 @@ from embermq.log.recent_pages import RecentPages
 from embermq.log.recovery import Report
 from embermq.model.delay import parse_delay_levels
 from embermq.store.checkpoint_file import CheckpointFile
-from embermq.store.cold_pages import default_hot_bytes
+from embermq.store.cold_pages import choose_hot_bytes
 from embermq.store.database_queues import DatabaseQueues, no_rocksdict
 from embermq.store.dispatcher import Dispatcher
 from embermq.store.layout import Layout, find_layout
@@ -243,7 +243,7 @@ def _make_recent(chain: FileChain, settings: StoreSettings, clock: Clock) -> Rec
         chain,
         least=settings.recent_bytes,
         growth=settings.recent_bytes_per_s,
-        most=default_hot_bytes() if settings.hot_bytes is None else settings.hot_bytes,
+        most=choose_hot_bytes(settings.hot_bytes),
         clock=clock,
     )
 

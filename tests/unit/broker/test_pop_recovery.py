@@ -35,6 +35,13 @@ async def revive(broker: Broker, clock: SteppedClock) -> None:
     await broker.pops.revival.round()
 
 
+async def pass_time(broker: Broker, clock: SteppedClock, *, steps: int) -> None:
+    """Let so many times three seconds go by."""
+    for _ in range(steps):
+        clock.advance(ms=3_000)
+        await revive(broker, clock)
+
+
 def test_what_was_popped_before_a_crash_is_not_given_to_others(tmp_path: Path) -> None:
     async def pop(broker: Broker) -> None:
         client = PopClient(broker)
@@ -105,17 +112,13 @@ def test_what_was_not_acknowledged_comes_again_and_what_was_does_not(tmp_path: P
 
     async def look(broker: Broker) -> None:
         client = PopClient(broker)
-        for _ in range(4):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=4)
         found = await client.pop()
         assert [(each.body, each.retries, each.topic) for each in found] == [
             (body, 1, retry_topic_of(TOPIC, GROUP)) for body in (b"2", b"3")
         ]
         assert (await client.ack_batch(found)).code == 0
-        for _ in range(6):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=6)
         assert await client.pop() == []
 
     with_broker(tmp_path, pop, clock=clock)
@@ -129,16 +132,12 @@ def test_what_was_revived_is_not_revived_again_after_a_crash(tmp_path: Path) -> 
         client = PopClient(broker)
         await client.send(TOPIC, b"once more")
         await client.pop()
-        for _ in range(4):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=4)
         assert broker.store.offsets(retry_topic_of(TOPIC, GROUP), queue=0)[1] == 1
         shutil.copytree(tmp_path / "first", tmp_path / "crashed")  # the progress was not saved
 
     async def look(broker: Broker) -> None:
-        for _ in range(3):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=3)
         assert broker.store.offsets(retry_topic_of(TOPIC, GROUP), queue=0)[1] == 1
 
     with_broker(tmp_path / "first", pop, clock=clock, **ON_DISK)
@@ -157,9 +156,7 @@ def test_what_belongs_to_nobody_is_not_revived(tmp_path: Path, gone: str) -> Non
             broker.topics.delete(TOPIC)
         else:
             broker.groups.delete(GROUP)
-        for _ in range(4):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=4)
         assert broker.topics.find(retry_topic_of(TOPIC, GROUP)) is None
         assert [queue.pending for queue in broker.pops.revival.figures()] == [0] * 8
 
@@ -174,16 +171,12 @@ def test_a_message_whose_properties_leave_no_room_for_a_handle_comes_again_all_t
         for body, size in ((b"full", 32_600), (b"fuller", 32_650), (b"usual", 10)):
             assert (await client.send(TOPIC, body, large="x" * size)).code == 0
         assert len(await client.pop()) == 3
-        for _ in range(4):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=4)
         found = [each for _ in range(3) for each in await client.pop()]
         assert sorted((each.body, each.retries) for each in found) == [(b"full", 1), (b"fuller", 1), (b"usual", 1)]
         for each in found:
             assert (await client.ack(each)).code == 0
-        for _ in range(6):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=6)
         assert await client.pop() == []
 
     with_broker(tmp_path, work, clock=clock)
@@ -200,9 +193,7 @@ def test_what_cannot_be_revived_keeps_nothing_else_waiting(tmp_path: Path) -> No
         bad = Checkpoint(Delivery(TOPIC, long, 0, 0, clock.now_ms(), "broker-a"), (0,), 1_000)
         await broker.puts.put([broker.pops.log.checkpoint(bad, 0)])
         await client.pop()
-        for _ in range(8):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=8)
         (found,) = await client.pop(invisibleTime=600_000)
         assert (found.body, found.retries) == (b"comes again", 1)
         assert [queue.pending for queue in broker.pops.revival.figures()] == [1]  # it is tried again
@@ -228,9 +219,7 @@ def test_messages_of_a_topic_that_is_made_again_are_not_taken_for_those_of_the_o
         first, _ = await client.pop()
         assert first.body == b"new"
         assert (await client.ack(first)).code == 0
-        for _ in range(5):
-            clock.advance(ms=3_000)
-            await revive(broker, clock)
+        await pass_time(broker, clock, steps=5)
         assert [each.body for each in await client.pop()] == [b"popped, and not acknowledged"]
 
     with_broker(tmp_path, work, clock=clock)
