@@ -72,7 +72,9 @@ class FastServing:
         )  # fmt: skip
         self._written = int(job[WRITTEN])
         spread = Spread(numbers[known.SMALLEST], numbers[known.LARGEST], numbers[known.STORED_SIZE])
-        return Taken(storing, numbers[known.DONE], numbers[known.STORED], numbers[known.KEYS], spread)
+        count, at = numbers[known.PLACE_COUNT], known.PLACES
+        rows = set(numbers[at : at + count]) if count >= 0 else None
+        return Taken(storing, numbers[known.DONE], numbers[known.STORED], numbers[known.KEYS], spread, rows)
 
     def last_records(self) -> Table:
         """The records of the rows that are stored, but not answered."""

@@ -20,12 +20,11 @@ class WatchedQueues:
 
     def may_have(self, items: Sequence[Placed]) -> bool:
         """Whether some of these records may be in such queues."""
-        rows = items.rows() if isinstance(items, Batch) else None
-        if rows is None:
+        if not isinstance(items, Batch):
             return True
         more, count = self._more(), len(self._table)
         if more is not self._known[0] or count != self._known[1]:
             topics = (*self._topics, *more)
             self._rows = {row for topic in topics for row in self._table.rows(topic.encode()).values()}
             self._known = more, count
-        return not self._rows.isdisjoint(rows)
+        return items.may_be_in(self._rows)

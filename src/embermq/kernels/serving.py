@@ -18,9 +18,9 @@ from typing import Final, cast
 
 from numba import types
 
-from embermq.kernels.columns import RECORD_SIZE
 from embermq.kernels.compiling import Table, kernel, part, variable
 from embermq.kernels.memory import get, load_i32, move, put, row_at
+from embermq.kernels.placing import list_places
 from embermq.kernels.sends import ENDED
 from embermq.kernels.shares import SHARE_IS_FREE, SHARE_ROWS_END, SHARE_SLOT, answer_turn
 from embermq.kernels.sockets import (
@@ -53,6 +53,8 @@ from embermq.kernels.storing import (
     store_drafts,
 )
 from embermq.kernels.storing import KEYS as JOB_KEYS
+from embermq.kernels.storing import LARGEST as JOB_LARGEST
+from embermq.kernels.storing import SMALLEST as JOB_SMALLEST
 from embermq.kernels.turn import COUNT, DRAFT_COUNT, HALVES, RECEIVED, RECORD_EXTRA, SENDERS, TEXT_END
 
 # What the caller says: where the memory for what is received is free, how many bytes to receive of a peer, from how
@@ -69,11 +71,14 @@ NEXT_PEER, FIRST_PEER = range(5, 7)
     STORED, DONE, SENDS, KEYS, LARGEST, SMALLEST, STORED_SIZE, TO_LOOK_AT, PARTS, TIMES, TOLD, WRITTEN_SHARES, SHARES,
     READ_NS, STORE_NS, ANSWER_NS, ROUNDS,
 ) = range(7, 24)  # fmt: skip
-_CLOCK: Final = 24  # two numbers for the clock
-SERVED_SIZE: Final = 26
+MOST_BYTES, PLACE_COUNT = range(24, 26)  # of the records stored at once; how many places what is done went to, or -1
+_CLOCK: Final = 26  # two numbers for the clock
+PLACES: Final = 28  # those places, if they are not too many
+FEW_PLACES: Final = 32
+SERVED_SIZE: Final = PLACES + FEW_PLACES
 
 # Peers that send much are served again and again, for as long as this: they have sent more meanwhile.
-_LONGEST_NS: Final = 1_000_000
+_LONGEST_NS: Final = 2_500_000
 _SMALL_FRAME: Final = 60 * 1024  # a frame of so many bytes may come in parts meanwhile
 _SIZE_SIZE: Final = 4
 
@@ -154,13 +159,11 @@ def _advance(job: Table) -> None:
 
 
 @part
-def _count_stored(served: Table, job: Table, records: Table) -> None:
-    for number in range(len(records)):
-        size = records[number, RECORD_SIZE]
-        served[LARGEST] = max(served[LARGEST], size)
-        served[SMALLEST] = min(served[SMALLEST], size)
+def _count_stored(served: Table, job: Table) -> None:
+    served[LARGEST] = max(served[LARGEST], job[JOB_LARGEST])
+    served[SMALLEST] = min(served[SMALLEST], job[JOB_SMALLEST])
     served[STORED_SIZE] += job[WRITTEN_SIZE]
-    served[STORED] += len(records)
+    served[STORED] += job[WRITTEN]
     served[KEYS] += job[JOB_KEYS]
     served[TIMES] += 1
 
@@ -205,6 +208,7 @@ def _store(
     served[SHARES] = 0
     done, count = served[STORED], get(turn, DRAFT_COUNT)
     most = size + get(turn, TEXT_END) + count * get(turn, RECORD_EXTRA)
+    served[MOST_BYTES] = max(served[MOST_BYTES], most)
     if served[MAY_STORE] == 0 or most > job[TARGET_SIZE] or count > len(records) - done:
         return ONLY_READ
     began = _now(served)
@@ -215,7 +219,7 @@ def _store(
     served[STORE_NS] += _now(served) - began
     if written == 0:
         return ONLY_READ
-    _count_stored(served, job, records[done : done + written])
+    _count_stored(served, job)
     if written < count or not _is_dispatched(job):
         return ONLY_STORED
     _advance(job)
@@ -245,7 +249,7 @@ def _answer(
 
 @part
 def _goes_on(
-    turn: int, served: Table, peers: Table, slots: Table, first: int, before: int, began: int, most: int
+    turn: int, served: Table, job: Table, peers: Table, slots: Table, first: int, before: int, began: int, most: int
 ) -> bool:
     """Whether the peers from number `first` on have another turn, now that all of them had one; then it begins.
 
@@ -253,6 +257,8 @@ def _goes_on(
     """
     stored = served[STORED]
     if served[TO_LOOK_AT] > served[PARTS] or stored - before < len(slots) - first or stored > most // 2:
+        return False
+    if job[TARGET_SIZE] < 2 * served[MOST_BYTES]:
         return False
     if _now(served) - began > _LONGEST_NS:
         return False
@@ -321,8 +327,9 @@ def serve_peers(
         served[FIRST_PEER] = served[NEXT_PEER]
         if served[NEXT_PEER] == len(slots):
             before, stored = stored, served[STORED]
-            if not _goes_on(turn, served, peers, slots, first, before, began, len(records)):
+            if not _goes_on(turn, served, job, peers, slots, first, before, began, len(records)):
                 break
     served[FREE_AT] = at
+    served[PLACE_COUNT] = list_places(places[: served[DONE]], served[PLACES:])
     served[READ_NS] = _now(served) - began - served[STORE_NS] - served[ANSWER_NS]
     return status

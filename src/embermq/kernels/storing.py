@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from embermq.kernels.compiling import Table, kernel
+from embermq.kernels.columns import RECORD_SIZE
+from embermq.kernels.compiling import Table, kernel, part, variable
 from embermq.kernels.dispatch import find_codes_and_keys
 from embermq.kernels.index_rows import put_index
 from embermq.kernels.memory import fence, put
@@ -25,10 +26,20 @@ from embermq.kernels.records import encode_records
     NUMBERS, NUMBERS_SIZE, WRITTEN_CELL, WRITTEN_BEFORE, INDEX, INDEX_SIZE, INDEX_ROOM, SLOTS, ENTRIES,
 ) = range(20)  # fmt: skip
 # What it is told.
-WRITTEN, WRITTEN_SIZE, REASON, CODED, KEYS, ENTERED, INDEXED = range(20, 27)
-JOB_SIZE: Final = 27
+WRITTEN, WRITTEN_SIZE, SMALLEST, LARGEST, REASON, CODED, KEYS, ENTERED, INDEXED = range(20, 29)
+JOB_SIZE: Final = 29
 
 NO_ROOM, NO_INDEX = -1, -2  # instead of the room for keys: none here, and none needed
+
+
+@part
+def _measure(job: Table, records: Table) -> None:
+    """Tell how large the smallest and the largest record are."""
+    smallest, largest = variable(2**62), variable(0)
+    for number in range(len(records)):
+        size = records[number, RECORD_SIZE]
+        smallest, largest = min(smallest, size), max(largest, size)
+    job[SMALLEST], job[LARGEST] = smallest, largest
 
 
 @kernel(
@@ -66,6 +77,7 @@ def store_drafts(
     job[WRITTEN], job[WRITTEN_SIZE], job[REASON] = written, size, reason
     if written == 0:
         return 0
+    _measure(job, records[:written])
     coded, key_count, _ = find_codes_and_keys(job[TARGET], size, records[:written], -1, codes, keys)
     job[CODED], job[KEYS] = coded, key_count
     if coded < written or job[WRITTEN_CELL] == 0:

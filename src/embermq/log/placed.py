@@ -7,7 +7,7 @@ Placed is made only when somebody looks at it. Plain code makes a `PlacedBatch`,
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from embermq.format.queue_entry import ENTRY
@@ -84,9 +84,9 @@ class Batch(Sequence[Placed]):
     def runs(self) -> Sequence[Run]:
         """The entries of all records by topic and queue, in the order of their first records."""
 
-    def rows(self) -> set[int] | None:
-        """The rows of the queues that its records are in, in the table of queues; None if they are not known."""
-        return None
+    def may_be_in(self, rows: Set[int]) -> bool:
+        """Whether some of its records are in queues that have one of these rows in the table of queues, or may be."""
+        return True
 
     def spread(self) -> Spread:
         """How large its records are."""

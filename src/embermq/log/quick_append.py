@@ -30,8 +30,8 @@ from embermq.log.record_batch import RecordBatch
 from embermq.log.table_append import LARGEST_HEAD, DraftTable, Piece, TableAppended
 
 _LEAST_ROOM: Final = 512  # records
-_OFFERED_SIZE: Final = 2 * 1024 * 1024  # bytes of the log
-_OFFERED_KEYS: Final = 8192
+_OFFERED_SIZE: Final = 6 * 1024 * 1024  # bytes of the log
+_OFFERED_KEYS: Final = 16_384
 
 
 class StoringMemory:
@@ -47,6 +47,7 @@ class StoringMemory:
 class Taken(NamedTuple):
     """What a kernel stored: so many records, the first of them dispatched, their keys, and how large they are.
 
+    `rows` are those of the queues that the dispatched ones went to, if there are few.
     It used the memory from its beginning, one record after the other, and will do so again.
     """
 
@@ -55,6 +56,7 @@ class Taken(NamedTuple):
     stored: int
     keys: int
     spread: Spread
+    rows: set[int] | None
 
 
 class QuickAppend:
@@ -110,7 +112,8 @@ class QuickAppend:
         batch = None
         if numbers[job.CODED] == count:
             found = FoundRecords(data, records, codes, keys[: numbers[job.KEYS]])
-            batch = RecordBatch(found, self._table, places)
+            spread = Spread(numbers[job.SMALLEST], numbers[job.LARGEST], used)
+            batch = RecordBatch(found, self._table, places, spread)
             batch.entered = numbers[job.ENTERED]
         return TableAppended(
             [Piece(begin, begin + used, address + at, data, records, batch)], records, store_time, None
@@ -137,7 +140,7 @@ class QuickAppend:
     def taken(self, taken: Taken) -> list[Piece]:
         """What a kernel stored since the log was offered: what is dispatched, then what is not."""
         assert self._offered is not None
-        memory, done, stored, keys, spread = taken
+        memory, done, stored, keys, spread, rows = taken
         if stored == 0:
             return []
         (file, at, address), numbers = self._offered, self._numbers
@@ -152,7 +155,7 @@ class QuickAppend:
             last_keys = numbers[job.KEYS] if rest else 0
             records, data = memory.records[:done], file.view[at:middle]
             found = FoundRecords(data, records, memory.codes[:done], memory.keys[: keys - last_keys])
-            batch = RecordBatch(found, self._table, memory.places, None if rest else spread)
+            batch = RecordBatch(found, self._table, memory.places, None if rest else spread, rows)
             batch.entered = done
             pieces.append(Piece(file.start + at, file.start + middle, address + at, data, records, batch))
         if rest:
@@ -161,7 +164,7 @@ class QuickAppend:
 
     def _left_piece(self, taken: Taken, file: MappedFile, at: int, address: int) -> Piece:
         """The records that are not all dispatched; copies, because they are needed for longer."""
-        (memory, done, stored, keys, _), numbers = taken, self._numbers
+        (memory, done, stored, keys, *_), numbers = taken, self._numbers
         end = at + numbers[job.WRITTEN_SIZE]
         records, data = memory.records[done:stored].copy(), file.view[at:end]
         batch = None

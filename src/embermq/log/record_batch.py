@@ -5,7 +5,7 @@ Only loaded where kernels are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cached_property
 from typing import Final
 
@@ -29,7 +29,7 @@ _FEW: Final = 32  # queues; of more, a set is made
 class RecordBatch(Batch):
     """Records that kernels know, for queues and index. `places` tells where `table` has the numbers of their queues."""
 
-    __slots__ = ("__dict__", "_found", "_places", "_spread", "_table", "entered", "keys", "store_time")
+    __slots__ = ("__dict__", "_found", "_known_rows", "_places", "_spread", "_table", "entered", "keys", "store_time")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class RecordBatch(Batch):
         table: QueueTable | None = None,
         places: Table | None = None,
         spread: Spread | None = None,
+        rows: set[int] | None = None,
     ) -> None:
         self.keys = found.keys  # as the index files them, in the order of the records
         self.store_time = int(found.records[-1, RECORD_STORE_TIME])
@@ -44,6 +45,7 @@ class RecordBatch(Batch):
         self._found = found
         self._table = table
         self._spread = spread
+        self._known_rows = rows
         self._places = None if places is None else places[: len(found)]
 
     def __len__(self) -> int:
@@ -55,10 +57,17 @@ class RecordBatch(Batch):
         return found
 
     def spread(self) -> Spread:
-        return self._spread or super().spread()
+        if self._spread is None:
+            sizes = self._found.records[:, RECORD_SIZE]
+            self._spread = Spread(int(sizes.min()), int(sizes.max()), int(sizes.sum()))
+        return self._spread
 
-    def rows(self) -> set[int] | None:
-        return self._rows if self._table is not None else None
+    def may_be_in(self, rows: Set[int]) -> bool:
+        if self._table is None:
+            return True
+        if self._places is None or self._few_rows is not None:
+            return not self._rows.isdisjoint(rows)
+        return bool(np.isin(self._places, list(rows)).any())
 
     def enter(self, table: QueueTable, put_one: Callable[[Placed], None]) -> bool:
         """Write the entries of all records into their queues; `put_one` does it for those that are not offered.
@@ -100,11 +109,22 @@ class RecordBatch(Batch):
     @cached_property
     def _rows(self) -> set[int]:
         """The rows of the queues that its records are in."""
+        few = self._few_rows
+        if few is not None:
+            return few
+        assert self._places is not None
+        return set(self._places.tolist())
+
+    @cached_property
+    def _few_rows(self) -> set[int] | None:
+        """The same, if they are few: None if they are many."""
+        if self._known_rows is not None:
+            return self._known_rows
         if self._places is None:
             return set()
         listed = np.empty(_FEW, np.int64)
         count = list_places(self._places, listed)
-        return set(self._places.tolist() if count < 0 else listed[:count].tolist())
+        return set(listed[:count].tolist()) if count >= 0 else None
 
     def _codes_by_row(self, table: QueueTable, is_wanted: Callable[[Place], bool]) -> dict[Place, list[int]]:
         found: dict[Place, list[int]] = {}

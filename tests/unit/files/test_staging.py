@@ -173,6 +173,17 @@ def test_chunks_are_used_again_and_only_as_many_as_wait(tmp_path: Path) -> None:
     assert file.read(0, file.written).strip(b"x") == b""
 
 
+def test_what_one_turn_of_a_server_brings_finds_its_memory_again(tmp_path: Path) -> None:
+    file = MappedFile.open(tmp_path / NAME, 16 * CHUNK_SIZE, chunks=ChunkPool())
+    turn = 3 << 19  # 1 MiB that was received, with the heads of its records
+    used = set()
+    for _ in range(6):
+        used.add(file.address(file.written + turn) + file.written)
+        file.append(b"x" * turn)
+        file.flush()
+    assert len(used) == 1
+
+
 def test_more_than_one_write_takes_is_written_in_several(
     tmp_path: Path, writes: Writes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
