@@ -60,7 +60,7 @@ class MappedFile(FileMap):
         self._cause: OSError | None = None
         self.written_cell = Cell()
         self.written = self.flushed = self._committed = written
-        self.warm_end = 0  # up to where warm pages were asked for; the preparer's
+        self.warm_end = 0  # up to where pages are warm, or are to be
         self._extent = written if is_new else self.size  # above this, all is zero unless `written` is higher
         self._reserving = Reserving(path, descriptor, self.size, reserve_step)
         self._firming: Firming | None = None
@@ -87,8 +87,7 @@ class MappedFile(FileMap):
         `start` is the number its name spells, unless given. Disk space is reserved
         `reserve_step` bytes at a time, or all at once for 0. With `chunks` appends are staged. One that
         `is_firmed` has zeros written ahead of its appends, and can be written at its end only. The caller syncs
-        the directory.
-        Raises WrongFileSize, and OSError when the file cannot be made or opened.
+        the directory. Raises WrongFileSize, and OSError when the file cannot be made or opened.
         """
         begin = int(path.name) if start is None else start
         descriptor, mapping, is_new = memory.map_file(path, size, read_only=read_only)
@@ -360,6 +359,7 @@ class MappedFile(FileMap):
                     self.reserve(end)
                 if self._firming is not None:
                     self._firm(self._firming, end)
+                self.warm_end = max(self.warm_end, end)
                 if self._is_direct:
                     memory.populate(self._map, begin, min(end, self._mapped_end))
             except SyncFailed as error:

@@ -298,6 +298,13 @@ def test_pages_are_warmed_ahead_of_the_appends(tmp_path: Path, preparer: Prepare
     assert file.path.read_bytes() == b"1234".ljust(SIZE, b"\0")
 
 
+def test_what_is_warm_is_not_asked_for_again(tmp_path: Path, preparer: Preparer) -> None:
+    file = make_file(tmp_path / file_name(0), SIZE, is_firmed=True)
+    file.warm(0, SIZE)
+    preparer.warm_ahead(file, SIZE)
+    assert not preparer._warming
+
+
 def test_pages_are_warmed_while_a_file_is_being_made(
     tmp_path: Path, preparer: Preparer, gate: Gate, wait_until: Wait
 ) -> None:
