@@ -115,7 +115,7 @@ class StoreSettings:
     checkpoint_interval_ms: int = setting(
         30_000, "ms", "queues, index and checkpoint are flushed this often; what came later is read again after a crash"
     )
-    checkpoint_bytes: int = setting(256 * MIB, "bytes", "as much log at most before the next checkpoint")
+    checkpoint_bytes: int = setting(1024 * MIB, "bytes", "as much log at most before the next checkpoint")
     max_unflushed_bytes: int = setting(
         256 * MIB,
         "bytes",
