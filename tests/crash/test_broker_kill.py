@@ -168,7 +168,10 @@ def test_a_name_server_that_was_killed_learns_of_its_brokers_again_and_clients_g
         Client(names, timeout=20) as early,
     ):  # fmt: skip
         asyncio.run(make_topic(port, TOPIC))
-        knows_topic = lambda: asyncio.run(ask(int(names[-5:]), 105, {"topic": TOPIC})).code == 0  # noqa: E731
+
+        def knows_topic() -> bool:
+            return asyncio.run(ask(int(names[-5:]), 105, {"topic": TOPIC})).code == 0
+
         wait_until(knows_topic, seconds=30)  # or the client would know the way to the topic's template alone
         early.send(TOPIC, b"before")
         name_server.kill()
